@@ -4,6 +4,7 @@
 //! `descriptor`. Grade: hot (ibex allocates nothing). Threads: the caller's own convertor.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::sys;
@@ -65,18 +66,15 @@ impl Convertor<'_> {
         Some(Message { start: NonNull::new(start.cast())?, size, raw: self.raw, lent: PhantomData })
     }
 
-    /// Packs up to `size` bytes to `to`, and advances by them. Returns their number.
+    /// Fills `to` from its start, if there is as much data, and advances by it. Returns the number of bytes.
     ///
     /// # Errors
     /// The OPAL code with which the datatype engine failed.
-    ///
-    /// # Safety
-    /// `to` is writable for `size` bytes, and no adapter accesses them (R2).
-    pub unsafe fn pack(&mut self, to: *mut u8, size: usize) -> Result<usize, i32> {
-        let mut piece = sys::iovec { iov_base: to.cast(), iov_len: size };
+    pub fn pack(&mut self, to: &mut [MaybeUninit<u8>]) -> Result<usize, i32> {
+        let mut piece = sys::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let mut pieces = 1;
-        let mut packed = size;
-        // SAFETY: the caller says that the piece is writable for its length; the counts are live locals.
+        let mut packed = to.len();
+        // SAFETY: an initialised convertor; the piece is writable for its length; the counts are live locals.
         let code =
             unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
         if code < 0 { Err(code) } else { Ok(packed) }

@@ -5,7 +5,6 @@
 //! tests in `hw-tests`.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
 use engine::transport::{Batch, Completion, EndpointId, Failed};
 use ibex_ffi::openmpi::sys;
@@ -13,17 +12,12 @@ use ibex_ffi::openmpi::sys;
 use super::module::Module;
 use super::one_sided::operation::Operation;
 use super::token::{Record, record};
-use super::two_sided::descriptor::pool::{Descriptor, take_registration};
+use super::two_sided::descriptor::pool::{Descriptor, FinishedDescriptors};
+use super::two_sided::descriptor::put_back_registration;
 use super::two_sided::detour::{self, Again};
 use super::{failures, watch};
-use crate::runtime::operation_chain::{Link, OperationChain};
-
-/// Descriptors to give back after the callbacks of a batch, linked through the descriptors themselves.
-pub(crate) struct FinishedDescriptors(pub(crate) *mut Descriptor);
-
-impl FinishedDescriptors {
-    pub(crate) const NONE: FinishedDescriptors = FinishedDescriptors(null_mut());
-}
+use crate::runtime::free_list::Owned;
+use crate::runtime::operation_chain::OperationChain;
 
 #[cold]
 #[inline(never)]
@@ -42,23 +36,22 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
         Completion::Request { token, to, outcome } => {
             match record(token) {
                 Some(Record::Descriptor(descriptor)) => {
-                    let descriptor = descriptor.as_ptr();
-                    let status = match outcome {
-                        Ok(()) => sys::OPAL_SUCCESS,
-                        // SAFETY: the engine gives a token back once, so nobody else has this module's descriptor.
-                        Err(failed) => match unsafe { not_sent(module, descriptor, to, failed) } {
-                            Some(status) => status,
+                    // SAFETY: the engine gives a token back once, so nobody else has this module's descriptor.
+                    let descriptor = unsafe { Owned::new(descriptor) };
+                    let (descriptor, status) = match outcome {
+                        Ok(()) => (descriptor, sys::OPAL_SUCCESS),
+                        Err(failed) => match not_sent(module, descriptor, to, failed) {
+                            Some(not_sent) => not_sent,
                             None => return,
                         },
                     };
-                    // SAFETY: the engine gives a token back once, so nobody else has this module's descriptor.
-                    unsafe { send_done(module, descriptor, to, status, finished) };
+                    send_done(module, descriptor, to, status, finished);
                 }
-                // SAFETY: the engine gives a token back once, so nobody else has this module's operation.
-                Some(Record::Operation(operation)) => unsafe {
+                Some(Record::Operation(operation)) => {
                     let stamp = if WATCHED { stamp(module, batch, index) } else { None };
-                    operation_done(module, operation.as_ptr(), to, outcome, stamp);
-                },
+                    // SAFETY: the engine gives a token back once, so nobody else has this module's operation.
+                    operation_done(module, unsafe { Owned::new(operation) }, to, outcome, stamp);
+                }
                 // The PML has processed its request, or is not in use any more.
                 None => {}
             }
@@ -70,25 +63,25 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
 }
 
 /// Processes a message that this port did not send. Returns the status of its send; `None`: it is being sent again.
-///
-/// # Safety
-/// `descriptor` is this module's, and the engine has given it back.
 #[cold]
 #[inline(never)]
-unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
-    // SAFETY: M2, M3: the engine has given it back; a posted message is not sent again.
-    match unsafe { detour::again(module, to, descriptor, failed) } {
+fn not_sent(
+    module: &Module,
+    descriptor: Owned<Descriptor>,
+    to: EndpointId,
+    failed: Failed,
+) -> Option<(Owned<Descriptor>, c_int)> {
+    let descriptor = match detour::again(module, to, descriptor, failed) {
         Again::UnderWay => return None,
-        Again::Sent => return Some(sys::OPAL_SUCCESS),
-        Again::Failed => {}
-    }
+        Again::Sent(descriptor) => return Some((descriptor, sys::OPAL_SUCCESS)),
+        Again::Failed(descriptor) => descriptor,
+    };
     if !failed.posted && failures::has_failed(module, to) {
         // The peer waits for the message, so Open MPI must end the job even if it has asked for no callback.
         failures::lost(module, to);
     }
-    // SAFETY: M2: it is not being sent again, so nobody else uses it.
-    let is_told = unsafe { (*descriptor).callback_wanted };
-    Some(if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR })
+    let is_told = descriptor.callback_wanted;
+    Some((descriptor, if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR }))
 }
 
 /// Returns Open MPI's status of a request. Prints a failure for the user first.
@@ -101,99 +94,64 @@ fn status(module: &Module, to: EndpointId, outcome: Result<(), Failed>) -> c_int
 }
 
 /// Calls Open MPI back for a completed send, and puts the descriptor on the chain if ibex owns it.
-///
-/// # Safety
-/// `descriptor` is this module's, and the engine has given it back.
 #[inline]
-unsafe fn send_done(
+fn send_done(
     module: &Module,
-    descriptor: *mut Descriptor,
+    mut descriptor: Owned<Descriptor>,
     to: EndpointId,
     status: c_int,
     finished: &mut FinishedDescriptors,
 ) {
-    // SAFETY: M2: the engine has given it back, and Open MPI has not been called back, so nobody else uses it.
-    let wanted = unsafe { (*descriptor).callback_wanted };
-    // SAFETY: M2: nobody else uses it before the callback. Read now: the callback may free a descriptor of Open MPI's.
-    let owned = unsafe { (*descriptor).base.des_flags } & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
-    if wanted {
-        // SAFETY: M2: nobody else uses it before the callback.
-        let function = unsafe { (*descriptor).base.des_cbfunc };
-        if let Some(function) = function {
-            // SAFETY: the callback that Open MPI set, with the descriptor it sent (btl.h).
-            unsafe { function(module.as_raw(), module.pointer(to), descriptor.cast(), status) };
-        }
+    // Read now: the callback may free a descriptor of Open MPI's.
+    let owned = descriptor.base.des_flags & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
+    if descriptor.callback_wanted
+        && let Some(function) = descriptor.base.des_cbfunc
+    {
+        // SAFETY: the callback that Open MPI set, with the descriptor it sent (btl.h), which nobody uses meanwhile.
+        unsafe { function(module.as_raw(), module.pointer(to), descriptor.as_ptr().cast(), status) };
     }
     if owned {
-        // SAFETY: ibex owns it, so Open MPI does not use it after the callback.
-        if let Some(registered) = unsafe { take_registration(descriptor) } {
-            // SAFETY: R3: the send that named it has completed.
-            unsafe { module.memory().put_back(registered) };
-        }
-        // SAFETY: ibex owns it, so Open MPI does not use it after the callback.
-        unsafe { (*descriptor).next = finished.0 };
-        finished.0 = descriptor;
+        put_back_registration(module, &mut descriptor);
+        finished.push(descriptor);
     }
 }
 
 /// Calls Open MPI back for the completed operations in a chain, and gives their records back.
-///
-/// # Safety
-/// The caller owns the chain, and no port is entered.
 #[inline]
-pub(crate) unsafe fn operations_done(done: &OperationChain) {
-    let Some(first) = done.first() else { return };
-    let mut next = Some(first);
-    while let Some(link) = next {
-        // SAFETY: the caller owns the chain; a link is the first field of an operation.
-        let call = unsafe { (*link.cast::<Operation>().as_ptr()).call };
+pub(crate) fn operations_done(done: OperationChain) {
+    for link in done.links() {
         // SAFETY: the operation is in the chain, so complete, and this is its only callback.
-        unsafe { call.call(sys::OPAL_SUCCESS) };
-        // SAFETY: the link is in the chain.
-        next = unsafe { Link::next(link) };
+        unsafe { link.cast::<Operation>().as_ref().call.call(sys::OPAL_SUCCESS) };
     }
-    let mut next = Some(first);
-    while let Some(link) = next {
-        let operation = link.cast::<Operation>().as_ptr();
-        // SAFETY: the caller owns the chain, and all callbacks have run; M1: the record belongs to this module.
-        unsafe {
-            next = Link::next(link);
-            give_back(Module::from_raw((*operation).call.btl), operation);
-        }
+    for link in done.into_links() {
+        // SAFETY: the chain has ended, so nobody else has the record; a link is the first field of an operation.
+        give_back(unsafe { Owned::new(link.cast::<Operation>()) });
     }
 }
 
 /// Calls Open MPI back for a completed operation, tells tools, and gives the record back.
-///
-/// # Safety
-/// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-pub(super) unsafe fn operation_done(
+pub(super) fn operation_done(
     module: &Module,
-    operation: *mut Operation,
+    operation: Owned<Operation>,
     to: EndpointId,
     outcome: Result<(), Failed>,
     stamp: watch::Stamp,
 ) {
-    // SAFETY: no request has it as its token any more, so nobody else uses it.
-    let &Operation { call, watched, .. } = unsafe { &*operation };
     // SAFETY: no request has it as its token any more, so it is complete; this is its only callback.
-    unsafe { call.call(status(module, to, outcome)) };
-    if call.is_watched {
-        // SAFETY: `is_watched` is set only after the field was written.
-        watch::done(unsafe { watched.assume_init_ref() }, outcome, stamp);
+    unsafe { operation.call.call(status(module, to, outcome)) };
+    if let Some(watched) = &operation.watched {
+        watch::done(watched, outcome, stamp);
     }
-    // SAFETY: no request has it as its token any more, and its callback has run.
-    unsafe { give_back(module, operation) };
+    give_back(operation);
 }
 
-/// # Safety
-/// The record is one of this module's, and the caller owns it.
+/// Gives the record of an operation back to its module.
 #[inline]
-pub(super) unsafe fn give_back(module: &Module, operation: *mut Operation) {
+pub(super) fn give_back(operation: Owned<Operation>) {
     // `None`: the port is entered further up the stack, which does not happen, as the engine does not call back.
-    if let Some(state) = module.enter() {
-        // SAFETY: the caller owns the record, which is one of this module's.
+    if let Some(state) = operation.call.module().enter() {
+        // SAFETY: an operation has a record of its module.
         unsafe { state.operations.give_back(operation) };
     }
 }

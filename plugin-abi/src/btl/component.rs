@@ -18,6 +18,7 @@ use super::one_sided::emulated_atomic;
 use super::progress::{self, btl_progress};
 use super::settings;
 use crate::runtime::component::{DATA, Shown, names_ibex, version};
+use crate::runtime::entry::{Out, entry3};
 use crate::runtime::guard::{self, fence};
 use crate::runtime::ports::{self, Request};
 use crate::runtime::{copies, messages, modex, refusal, variables};
@@ -31,7 +32,7 @@ static mca_btl_ibex_component: Shown<sys::mca_btl_base_component_t> = unsafe {
     Shown::new(sys::mca_btl_base_component_t {
         btl_version: version((b"opal", b"btl", BTL_VERSION), (open, close, register)),
         btl_data: DATA,
-        btl_init: Some(btl_init),
+        btl_init: Some(entry3(btl_init)),
         btl_progress: Some(btl_progress),
     })
 };
@@ -53,8 +54,8 @@ unsafe extern "C" fn register() -> c_int {
             messages::other_openmpi(&refusal);
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: the first field of the component, which never moves.
-        let version = unsafe { &raw mut (*component()).btl_version };
+        // The first field of the component.
+        let version = component().cast::<sys::mca_base_component_t>();
         // SAFETY: only this thread uses the component now.
         if let Err(code) = variables::register(unsafe { &*version }) {
             return code;
@@ -96,7 +97,7 @@ unsafe extern "C" fn open() -> c_int {
     })
 }
 
-unsafe extern "C" fn close() -> c_int {
+extern "C" fn close() -> c_int {
     fence("closing the component", sys::OPAL_ERROR, || {
         ports::forget();
         settings::set_tunables(None);
@@ -106,14 +107,16 @@ unsafe extern "C" fn close() -> c_int {
 
 /// `btl_init`: returns an array of modules, one for each usable port, which Open MPI frees; null if there is none.
 /// `enable_progress_threads` is ignored, because it is true whether or not there are any.
-pub(crate) unsafe extern "C" fn btl_init(
-    count: *mut c_int,
+///
+/// # Safety
+/// Unless `threads`, one thread at a time calls the component.
+unsafe extern "C" fn btl_init(
+    count: Out<'_, c_int>,
     _enable_progress_threads: bool,
     threads: bool,
 ) -> *mut *mut sys::mca_btl_base_module_t {
     fence("initialising the component", null_mut(), || {
-        // SAFETY: `count` is the call's out parameter.
-        unsafe { count.write(0) };
+        count.give(|| 0);
         let modules = make_modules(threads);
         if modules.is_empty() {
             return null_mut();
@@ -129,8 +132,7 @@ pub(crate) unsafe extern "C" fn btl_init(
             // SAFETY: the index is within the array.
             unsafe { array.add(index).write(module::add(module)) };
         }
-        // SAFETY: `count` is the call's out parameter.
-        unsafe { count.write(number as c_int) };
+        count.give(|| number as c_int);
         array
     })
 }

@@ -7,7 +7,7 @@
 //! below.
 
 use std::io;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::transport::EndpointId;
 use ibex_ffi::openmpi::sys;
@@ -16,13 +16,9 @@ use ibex_ffi::openmpi::sys;
 const LENGTH: usize = 1 << 24;
 
 pub(crate) struct EndpointRange {
-    start: NonNull<u8>,
+    /// Address of the first byte.
+    start: usize,
 }
-
-// SAFETY: nobody reads or writes at these addresses.
-unsafe impl Send for EndpointRange {}
-// SAFETY: nobody reads or writes at these addresses.
-unsafe impl Sync for EndpointRange {}
 
 impl EndpointRange {
     /// Reserves a range. The error is `ENOMEM` if the process may have no more addresses (`ulimit -v`).
@@ -33,28 +29,26 @@ impl EndpointRange {
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let before = mapped.cast::<u8>();
-        let skipped = before.align_offset(LENGTH);
-        // SAFETY: twice the length was mapped, so the aligned range and its end lie within.
-        let (start, behind) = unsafe { (before.add(skipped), before.add(skipped + LENGTH)) };
+        let start = mapped.expose_provenance().next_multiple_of(LENGTH);
+        let skipped = start - mapped.addr();
         // SAFETY: whole pages of the new mapping, before and behind the range, which nobody uses.
         unsafe {
-            libc::munmap(before.cast(), skipped);
-            libc::munmap(behind.cast(), LENGTH - skipped);
+            libc::munmap(mapped, skipped);
+            libc::munmap(mapped.wrapping_byte_add(skipped + LENGTH), LENGTH - skipped);
         }
-        NonNull::new(start).map(|start| EndpointRange { start }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        Ok(EndpointRange { start })
     }
 
     #[inline]
     pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
-        self.start.as_ptr().wrapping_add((id.index() as usize + 1) % LENGTH).cast()
+        std::ptr::without_provenance_mut(self.start.wrapping_add((id.index() as usize + 1) % LENGTH))
     }
 }
 
 impl Drop for EndpointRange {
     fn drop(&mut self) {
         // SAFETY: `new` has mapped it, and nobody reads or writes it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), LENGTH) };
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.start), LENGTH) };
     }
 }
 
@@ -85,7 +79,7 @@ mod tests {
         assert_eq!(endpoint(null_mut()), EndpointId::from_index(u32::MAX));
         let maps = mappings();
         for range in &ranges {
-            let start = range.start.as_ptr().addr();
+            let start = range.start;
             let holds = |line: &&str| {
                 let (from, to) = line.split(' ').next().and_then(|both| both.split_once('-')).expect("two addresses");
                 let [from, to] = [from, to].map(|text| usize::from_str_radix(text, 16).expect("hexadecimal"));
@@ -98,7 +92,7 @@ mod tests {
         assert_ne!(ranges[0].pointer(first), ranges[1].pointer(first));
         assert!(ranges[0].pointer(first).addr() > 1 << 16, "unlike the small numbers that other BTLs use");
         drop(ranges);
-        let start = EndpointRange::new().expect("addresses").start.as_ptr().addr();
+        let start = EndpointRange::new().expect("addresses").start;
         let wanted = format!("{start:x}-{:x} ---p", start + LENGTH);
         assert!(!mappings().contains(&wanted), "{wanted}");
     }

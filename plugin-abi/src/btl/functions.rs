@@ -13,6 +13,7 @@ use super::module::{self, Module};
 use super::one_sided::{atomic, flush, rdma};
 use super::procs;
 use super::two_sided::{descriptor, detour, send};
+use crate::runtime::entry::{entry1, entry2, entry3, entry4, entry5, entry7, entry10, entry12, entry13};
 use crate::runtime::guard::fence;
 use crate::runtime::memory::{HANDLE_SIZE, Registered};
 use crate::runtime::messages;
@@ -50,47 +51,36 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
         sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
     base.btl_atomic_flags = sys::MCA_BTL_ATOMIC_SUPPORTS_ADD | sys::MCA_BTL_ATOMIC_SUPPORTS_CSWAP;
     base.btl_registration_handle_size = HANDLE_SIZE;
-    base.btl_add_procs = Some(procs::btl_add_procs);
-    base.btl_del_procs = Some(procs::btl_del_procs);
-    base.btl_finalize = Some(btl_finalize);
-    base.btl_alloc = Some(descriptor::btl_alloc);
-    base.btl_free = Some(descriptor::btl_free);
-    base.btl_prepare_src = Some(descriptor::btl_prepare_src);
-    base.btl_send = Some(send::btl_send);
-    base.btl_sendi = Some(send::btl_sendi);
-    base.btl_put = Some(rdma::btl_put);
-    base.btl_get = Some(rdma::btl_get);
-    base.btl_dump = Some(btl_dump);
-    base.btl_atomic_fop = Some(atomic::btl_atomic_fop::<false>);
-    base.btl_atomic_cswap = Some(atomic::btl_atomic_cswap::<false>);
-    base.btl_register_mem = Some(btl_register_mem);
-    base.btl_deregister_mem = Some(btl_deregister_mem);
-    base.btl_register_error = Some(btl_register_error);
-    base.btl_flush = Some(flush::btl_flush);
+    base.btl_add_procs = Some(entry5(procs::btl_add_procs));
+    base.btl_del_procs = Some(entry4(procs::btl_del_procs));
+    base.btl_finalize = Some(entry1(btl_finalize));
+    base.btl_alloc = Some(entry5(descriptor::btl_alloc));
+    base.btl_free = Some(entry2(descriptor::btl_free));
+    base.btl_prepare_src = Some(entry7(descriptor::btl_prepare_src));
+    base.btl_send = Some(entry4(send::btl_send));
+    base.btl_sendi = Some(entry10(send::btl_sendi));
+    base.btl_put = Some(entry12(rdma::btl_put));
+    base.btl_get = Some(entry12(rdma::btl_get));
+    base.btl_dump = Some(entry3(btl_dump));
+    base.btl_atomic_fop = Some(entry13(atomic::btl_atomic_fop::<false>));
+    base.btl_atomic_cswap = Some(entry13(atomic::btl_atomic_cswap::<false>));
+    base.btl_register_mem = Some(entry5(btl_register_mem));
+    base.btl_deregister_mem = Some(entry2(btl_deregister_mem));
+    base.btl_register_error = Some(entry2(btl_register_error));
+    base.btl_flush = Some(entry2(flush::btl_flush));
     // btl_register is empty: bml/r2 fills mca_btl_base_active_message_trigger. So is btl_atomic_op: osc/rdma uses fop.
     base
 }
 
-unsafe extern "C" fn btl_register_error(
-    btl: *mut sys::mca_btl_base_module_t,
-    callback: sys::mca_btl_base_module_error_cb_fn_t,
-) -> c_int {
+extern "C" fn btl_register_error(module: &Module, callback: sys::mca_btl_base_module_error_cb_fn_t) -> c_int {
     fence("btl_register_error", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         module.set_error_callback(callback);
         sys::OPAL_SUCCESS
     })
 }
 
-unsafe extern "C" fn btl_dump(
-    btl: *mut sys::mca_btl_base_module_t,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    _verbose: c_int,
-) {
+extern "C" fn btl_dump(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, _verbose: c_int) {
     fence("btl_dump", (), || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         let Some(state) = module.enter() else { return };
         let text = if peer.is_null() { format!("{:?}", *state.port) } else { state.port.describe(endpoint(peer)) };
         drop(state);
@@ -99,49 +89,50 @@ unsafe extern "C" fn btl_dump(
 }
 
 /// `btl_finalize`: ends the module, and its port unless the PML uses it. Open MPI does not call the module afterwards.
-unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
+/// Nothing polls its port any more: the PML is finalized before the framework bml is closed, and only that leads here
+/// (`mca_btl_base_close`).
+extern "C" fn btl_finalize(module: Box<Module>) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
-        // SAFETY: M1, and this is Open MPI's last call for the module. Nothing polls its port for it any more: the PML
-        // is finalized before the framework bml is closed, and only that leads here (`mca_btl_base_close`).
-        drop(unsafe { module::remove(btl) });
+        module::remove(module);
         sys::OPAL_SUCCESS
     })
 }
 
+/// # Safety
+/// M3: the memory is the user's until `btl_deregister_mem`.
 pub(crate) unsafe extern "C" fn btl_register_mem(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     base: *mut c_void,
     size: usize,
     flags: u32,
 ) -> *mut sys::mca_btl_base_registration_handle_t {
     fence("btl_register_mem", null_mut(), || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         // While this port is diverted, or may reach no port of the peer, ob1 must not announce a message that the peer
         // would read through it. Without a registration ob1 takes another port, or sends the data itself.
         let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
         if is_away || module::are_several() && detour::is_unproven(module, endpoint(peer)) {
             return null_mut();
         }
-        // SAFETY: M3: the memory is the user's until btl_deregister_mem.
+        // SAFETY: M3, as the caller says.
         let registered = unsafe { module.memory().register(base, size, flags & sys::MCA_BTL_REG_FLAG_ACCESS_ANY) };
-        registered.map_or(null_mut(), |registered| registered.handle().as_ptr().cast())
+        registered.map_or(null_mut(), |registered| registered.handle().cast())
     })
 }
 
+/// # Safety
+/// The handle is null, or from `btl_register_mem` of this module, and given back once. R3: the operations that named it
+/// have completed.
 pub(crate) unsafe extern "C" fn btl_deregister_mem(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     handle: *mut sys::mca_btl_base_registration_handle_t,
 ) -> c_int {
     fence("btl_deregister_mem", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        // SAFETY: null, or a handle from `btl_register_mem` that Open MPI gives back once.
+        // SAFETY: null, or from `btl_register_mem`, as the caller says.
         let Some(registered) = (unsafe { Registered::from_handle(handle.cast()) }) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
-        // SAFETY: R3: Open MPI gives it back after the operations that named it have completed.
+        // SAFETY: R3, as the caller says.
         unsafe { module.memory().put_back(registered) }
     })
 }

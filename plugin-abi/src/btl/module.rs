@@ -14,11 +14,13 @@ use engine::transport::{Atomics, EndpointId, PortError};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
+use parking_lot::Mutex;
 
 use super::endpoint::EndpointRange;
 use super::one_sided::operation::Operations;
 use super::two_sided::descriptor::pool::Descriptors;
 use crate::runtime::device::{Memory, Port};
+use crate::runtime::entry::Argument;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::Frames;
 use crate::runtime::operation_chain::OperationChain;
@@ -68,13 +70,17 @@ pub(crate) struct Module {
     pub(crate) index: u8,
     pub(crate) has_atomics: bool,
     endpoints: EndpointRange,
-    /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
-    error_callback: AtomicUsize,
+    error_callback: Mutex<sys::mca_btl_base_module_error_cb_fn_t>,
     /// Number of flushes before the next one that calls `opal_progress`.
     flushes_left: AtomicU32,
     /// Whether messages to some peers are diverted to other ports.
     detouring: AtomicBool,
 }
+
+// SAFETY: a pointer, to Open MPI's part of the module, which is the first field. M1.
+unsafe impl Argument<*mut sys::mca_btl_base_module_t> for &Module {}
+// SAFETY: as above. The last call for a module gets it back from `add`.
+unsafe impl Argument<*mut sys::mca_btl_base_module_t> for Box<Module> {}
 
 /// Values of `btl_flags` that ibex supports; others that the user adds are removed.
 pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
@@ -160,7 +166,7 @@ impl Module {
             index: port.index(),
             has_atomics: attributes.atomics != Atomics::None,
             endpoints,
-            error_callback: AtomicUsize::new(0),
+            error_callback: Mutex::new(None),
             flushes_left: AtomicU32::new(FLUSHES),
             detouring: AtomicBool::new(false),
         }))
@@ -236,13 +242,11 @@ impl Module {
     }
 
     pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
-        let address = self.error_callback.load(Ordering::Acquire);
-        // SAFETY: an address that `set_error_callback` has stored, or 0, which is `None` of such a pointer.
-        unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
+        *self.error_callback.lock()
     }
 
     pub(crate) fn set_error_callback(&self, callback: sys::mca_btl_base_module_error_cb_fn_t) {
-        self.error_callback.store(callback.map_or(0, |function| function as usize), Ordering::Release);
+        *self.error_callback.lock() = callback;
     }
 
     /// Counts a flush. Returns whether it is to call `opal_progress`.
@@ -296,15 +300,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
     used.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-/// # Safety
-/// M1. This is Open MPI's last call for the module, so nobody uses it any more.
-pub(crate) unsafe fn remove(module: *mut sys::mca_btl_base_module_t) -> Box<Module> {
+/// Drops a module that [`add`] has leaked.
+pub(crate) fn remove(module: Box<Module>) {
     for place in &MODULES {
         // Open MPI has stopped calling progress by now; the exchange only satisfies the memory model.
-        let _ = place.compare_exchange(module.cast(), null_mut(), Ordering::AcqRel, Ordering::Acquire);
+        let address = std::ptr::from_ref(&*module).cast_mut();
+        let _ = place.compare_exchange(address, null_mut(), Ordering::AcqRel, Ordering::Acquire);
     }
-    // SAFETY: `add` leaked it from a box; this is the last call for it, as the caller says, so it is taken back once.
-    unsafe { Box::from_raw(module.cast::<Module>()) }
+    drop(module);
 }
 
 #[cfg(test)]

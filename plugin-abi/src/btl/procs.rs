@@ -19,8 +19,11 @@ use crate::runtime::{messages, modex};
 use crate::tool;
 
 /// `btl_add_procs`: sets `endpoints` of the processes that this port reaches, and their bits in `reachable` if given.
+///
+/// # Safety
+/// `procs`, which live until `MPI_Finalize`, and `endpoints` have `count` elements, and `reachable` as many bits.
 pub(crate) unsafe extern "C" fn btl_add_procs(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     count: usize,
     procs: *mut *mut sys::opal_proc_t,
     endpoints: *mut *mut sys::mca_btl_base_endpoint_t,
@@ -29,19 +32,17 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     fence("btl_add_procs", sys::OPAL_ERROR, || {
         // By now MPI_Init has set up MPI's own error codes.
         tool::explain_codes();
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         if module.index > 0 {
             keep_fragments_in_order();
         }
         for index in 0..count {
-            // SAFETY: `count` pointers to processes, which live until MPI_Finalize.
+            // SAFETY: the caller says that there are `count` processes, which live until MPI_Finalize.
             let process = unsafe { Process::from_raw(procs.add(index).read()) };
             let Some(pointer) = process.and_then(|process| add(module, process)) else { continue };
-            // SAFETY: the out array has `count` elements.
+            // SAFETY: the caller says that there is room for `count` elements.
             unsafe { endpoints.add(index).write(pointer) };
             if !reachable.is_null() {
-                // SAFETY: a bitmap of at least `count` bits.
+                // SAFETY: the caller says that it has `count` bits.
                 unsafe { sys::opal_bitmap_set_bit(reachable, index as c_int) };
             }
         }
@@ -94,18 +95,19 @@ fn keep_fragments_in_order() {
 }
 
 /// `btl_del_procs`: forgets endpoints, which Open MPI uses no more.
+///
+/// # Safety
+/// `endpoints` has `count` elements.
 pub(crate) unsafe extern "C" fn btl_del_procs(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     count: usize,
     _procs: *mut *mut sys::opal_proc_t,
     endpoints: *mut *mut sys::mca_btl_base_endpoint_t,
 ) -> c_int {
     fence("btl_del_procs", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         for index in 0..count {
-            // SAFETY: `count` endpoints of this module.
+            // SAFETY: the caller says that there are `count` elements.
             let pointer = unsafe { endpoints.add(index).read() };
             if !pointer.is_null() {
                 state.port.forget(endpoint(pointer));

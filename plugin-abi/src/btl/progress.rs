@@ -13,8 +13,9 @@ use engine::events;
 use engine::transport::{Batch, Completion, Immediate};
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
-use super::completion::{FinishedDescriptors, handle_non_message, operations_done, stamp};
+use super::completion::{handle_non_message, operations_done, stamp};
 use super::module::{self, Module, State};
+use super::two_sided::descriptor::pool::FinishedDescriptors;
 use super::{failures, watch};
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
@@ -36,7 +37,7 @@ pub(crate) fn begin() {
     poller::set_btl(Btl { deliver, operations_done });
 }
 
-pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
+pub(crate) extern "C" fn btl_progress() -> c_int {
     fence("progress", 0, || {
         if guard::broken() {
             return defect();
@@ -118,7 +119,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     let events_to_come = frame.polled.take();
     // `None`, which would lose the frame, does not happen: the engine does not call back while it has the port.
     if let Some(mut state) = module.enter() {
-        give_back_descriptors(&mut state, &finished);
+        give_back_descriptors(&mut state, finished);
         state.frames.give_back(frame, &mut state.port);
         tell_of_operations(state);
     }
@@ -134,7 +135,7 @@ fn deliver(port: u8, frame: &Frame) {
     let finished =
         if events::is_idle() { handle_all::<false>(module, frame) } else { handle_all::<true>(module, frame) };
     if let Some(mut state) = module.enter() {
-        give_back_descriptors(&mut state, &finished);
+        give_back_descriptors(&mut state, finished);
     }
 }
 
@@ -152,8 +153,7 @@ fn handle_all<const WATCHED: bool>(module: &Module, frame: &Frame) -> FinishedDe
 fn tell_of_operations(state: State<'_>) {
     let done = state.done.take();
     drop(state);
-    // SAFETY: the chain has just been taken, so it is this function's alone, and no port is entered.
-    unsafe { operations_done(&done) };
+    operations_done(done);
 }
 
 #[inline(always)]
@@ -201,13 +201,9 @@ fn message_received(module: &Module, (Tag(tag), immediate): (Tag, Immediate), ar
 }
 
 #[inline(always)]
-fn give_back_descriptors(state: &mut State<'_>, finished: &FinishedDescriptors) {
-    let mut descriptor = finished.0;
-    while !descriptor.is_null() {
-        // SAFETY: `send_done` has put it on the chain, so nobody else uses it.
-        let next = unsafe { (*descriptor).next };
-        // SAFETY: `send_done` has put it on the chain, so nobody else uses it; its send has completed (R2).
+fn give_back_descriptors(state: &mut State<'_>, mut finished: FinishedDescriptors) {
+    while let Some(descriptor) = finished.pop() {
+        // SAFETY: M2: `finished` has descriptors of this module.
         unsafe { state.descriptors.give_back(descriptor) };
-        descriptor = next;
     }
 }

@@ -8,6 +8,7 @@ use engine::transport::Token;
 
 use super::one_sided::operation::Operation;
 use super::two_sided::descriptor::pool::Descriptor;
+use crate::runtime::free_list::Owned;
 use crate::runtime::token::{self, Face, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
@@ -18,14 +19,14 @@ pub(crate) enum Record {
 }
 
 #[inline]
-pub(crate) fn descriptor(descriptor: *mut Descriptor) -> Token {
-    DESCRIPTOR.token(descriptor, 0)
+pub(crate) fn descriptor(descriptor: &Owned<Descriptor>) -> Token {
+    DESCRIPTOR.token(descriptor.as_ptr(), 0)
 }
 
 /// Returns the token of a put, a get or an atomic. A watched one has a number other than 0, so it is not soon reused.
 #[inline]
-pub(crate) fn operation(operation: *mut Operation, number: u16) -> Token {
-    OPERATION.token(operation, number)
+pub(crate) fn operation(operation: &Owned<Operation>, number: u16) -> Token {
+    OPERATION.token(operation.as_ptr(), number)
 }
 
 /// Returns the record of a token; `None` for the PML's, and for 0, which the engine never gives back.

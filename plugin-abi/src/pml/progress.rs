@@ -359,8 +359,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
         end_job(pml);
     }
     if !operations.is_empty() {
-        // SAFETY: the chain was just taken out of the state, and nothing is entered.
-        unsafe { poller::operations_done(&operations) };
+        poller::operations_done(operations);
     }
     for mut frame in for_btl {
         deliver(pml, &mut frame);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A free list of records of one type, with the blocks of memory that contain them, which live as long as the list.
 //! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
-//! inside the record ([`Linked`]). Called by the pools of both components (`btl/two_sided/descriptor/pool.rs`,
-//! `pml/request.rs`). Grade: hot (a pop, a push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests:
-//! `btl/two_sided/descriptor/tests.rs`, `btl/one_sided/operation.rs`.
+//! inside the record ([`Linked`]). [`Owned`] is a record that one holder uses alone. Called by the pools of both
+//! components (`btl/two_sided/descriptor/pool.rs`, `pml/request.rs`). Grade: hot (a pop, a push); [`FreeList::add`]
+//! allocates (pending). Threads: the owner's. Tests: `btl/two_sided/descriptor/tests.rs`, `btl/one_sided/operation.rs`.
 
+use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
 
 /// A record with a field for the link of a free list.
@@ -15,6 +16,53 @@ use std::ptr::{NonNull, null_mut};
 pub(crate) unsafe trait Linked: Sized {
     /// Offset of the link in bytes.
     const NEXT: usize;
+}
+
+/// A record that its holder alone uses. While Open MPI or the engine has its address instead, there is no such value.
+/// Dropping it does not give the record back.
+#[derive(Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Owned<T>(NonNull<T>);
+
+// SAFETY: any thread may use the record (`Linked`).
+unsafe impl<T: Linked> Send for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// # Safety
+    /// The record lives, and while the value is in use nobody else uses the record.
+    #[inline]
+    pub(crate) unsafe fn new(record: NonNull<T>) -> Self {
+        Owned(record)
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// Passes the record on, to Open MPI or to its free list.
+    #[inline]
+    pub(crate) fn into_raw(self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: only the holder uses the record (`new`).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: only the holder uses the record (`new`).
+        unsafe { self.0.as_mut() }
+    }
 }
 
 pub(crate) struct FreeList<T: Linked> {

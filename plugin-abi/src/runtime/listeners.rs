@@ -25,19 +25,20 @@ mod table;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ibex_ffi::openmpi::sys;
 use parking_lot::Mutex;
 
-pub(crate) use event::{Event, ProtocolSpec, Spec};
+pub(crate) use event::{Event, ProtocolSpec, Spec, SpecPointer};
 pub(crate) use table::{Function, Listener, Listeners, NOBODY};
 
 pub(crate) struct Upcall {
-    /// Calls the listener while some thread holds the tool's lock.
-    pub(crate) beside_lock: unsafe fn(Listener, isize, *mut Spec) -> c_int,
+    /// Runs a call of a listener while some thread holds the tool's lock.
+    pub(crate) beside_lock: fn(&mut dyn FnMut()),
     /// Called when a listener has returned another code than success.
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
@@ -94,26 +95,19 @@ impl Tables {
     /// N1. The communicator is live, and [`forget`] is called before it is freed.
     unsafe fn add(&mut self, comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
         let table = self.of.entry(comm.addr()).or_insert_with(|| {
-            let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
+            let table = Rc::new(Listeners::new());
             // SAFETY: N1, and the caller says that the communicator is live.
-            unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
+            unsafe { (*comm).c_peruse_handles = Rc::as_ptr(&table).cast_mut().cast() };
             Table(table)
         });
-        table.listeners().add(event, listener);
+        table.0.add(event, listener);
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-struct Table(NonNull<Listeners>);
+struct Table(Rc<Listeners>);
 
-impl Table {
-    fn listeners(&self) -> &Listeners {
-        // SAFETY: N2: it is in `of`, so alive; N1.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-// SAFETY: the pointer comes from a box, and N1 lets one thread at a time use the table.
+// SAFETY: N1 lets one thread at a time use the table, here or at the site of an event.
 unsafe impl Send for Table {}
 
 /// Sets the PML that raises these events from now on; `None`: there is none.
@@ -248,7 +242,7 @@ pub(crate) fn remove_everywhere(event: Event, handle: i64) {
         tables.everywhere.retain(|(_, listener)| listener.handle != handle);
         COUNT.fetch_sub(before - tables.everywhere.len(), Ordering::Relaxed);
         for table in tables.of.values() {
-            COUNT.fetch_sub(table.listeners().take(event, handle, is_within), Ordering::Relaxed);
+            COUNT.fetch_sub(table.0.take(event, handle, is_within), Ordering::Relaxed);
         }
         Changed::All
     });
@@ -314,7 +308,7 @@ pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
         for (_, listener) in tables.everywhere.iter_mut().filter(|(_, listener)| listener.handle == handle) {
             listener.alone = alone;
         }
-        tables.of.values().for_each(|table| table.listeners().set_alone(event, handle, alone));
+        tables.of.values().for_each(|table| table.0.set_alone(event, handle, alone));
         Changed::Nothing
     });
 }
@@ -324,7 +318,7 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
     change(|is_within| {
         let tables = TABLES.lock();
         let Some(table) = tables.of.get(&comm.addr()) else { return Changed::Nothing };
-        COUNT.fetch_sub(table.listeners().take(event, handle, is_within), Ordering::Relaxed);
+        COUNT.fetch_sub(table.0.take(event, handle, is_within), Ordering::Relaxed);
         Changed::One(comm.expose_provenance())
     });
 }
@@ -336,11 +330,10 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
         let Some(table) = TABLES.lock().of.remove(&comm.addr()) else { return Changed::Nothing };
         // SAFETY: the caller says that it is live; N1.
         unsafe { (*comm).c_peruse_handles = null_mut() };
-        COUNT.fetch_sub(table.listeners().count(), Ordering::Relaxed);
-        // Within a callback the table is leaked: its caller still uses it.
-        if !is_within {
-            // SAFETY: N2: `add` leaked it from a box, and no communicator refers to it any more.
-            drop(unsafe { Box::from_raw(table.0.as_ptr()) });
+        COUNT.fetch_sub(table.0.count(), Ordering::Relaxed);
+        if is_within {
+            // Leaked: the caller of the callback still uses it.
+            std::mem::forget(table);
         }
         Changed::One(comm.expose_provenance())
     });

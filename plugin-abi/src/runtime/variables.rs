@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
-use engine::select::address::MAX_PORTS;
 use engine::tunables::{Faces, Kind, OutOfBounds, Row, Scope, TABLE, Tunables, Value, Writable};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Performance, Storage, Width};
+use parking_lot::Mutex;
 
+use super::entry::{Values, entry3};
 use super::guard;
 
 pub(crate) mod events;
@@ -111,9 +112,8 @@ impl Places {
 
 static PLACES: Places = Places::new();
 
-/// Counters of the open ports, then null; a performance variable shows their sum. They are never freed, so that a
-/// thread can read them while another opens or closes the component.
-static PORTS: [AtomicPtr<Counters>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
+/// Counters of the open ports; a performance variable shows their sum.
+static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 
 /// Registers the parameters that begin with `btl_ibex_`, and every counter.
 pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
@@ -125,7 +125,7 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
             class: class(row),
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
-            read: read_counter,
+            read: entry3(read_counter),
             write: None,
             notify: None,
             index,
@@ -193,33 +193,20 @@ pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
 }
 
 pub(crate) fn show_port(counters: Arc<Counters>) {
-    let counters = Arc::into_raw(counters).cast_mut();
-    let is_free = |place: &&AtomicPtr<Counters>| place.load(Ordering::Relaxed).is_null();
-    // Release: a thread that reads the pointer sees the counters.
-    PORTS.iter().find(is_free).expect("a place for each port").store(counters, Ordering::Release);
+    PORTS.lock().push(counters);
 }
 
 /// Removes the counters of all ports, because the component is opened or closed.
 pub(crate) fn forget_ports() {
-    for place in &PORTS {
-        place.store(null_mut(), Ordering::Relaxed);
-    }
+    PORTS.lock().clear();
 }
 
 /// `mca_base_get_value_fn_t`: reads the counter whose index is the variable's context.
-unsafe extern "C" fn read_counter(
-    variable: *const sys::mca_base_pvar_t,
-    value: *mut c_void,
-    _object: *mut c_void,
-) -> c_int {
+extern "C" fn read_counter(variable: &sys::mca_base_pvar_t, [value]: Values<'_, 1>, _object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI reads a variable that `register` has registered.
-        let Some(row) = COUNTERS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        // SAFETY: null, or counters of `show_port`, which are never freed.
-        let ports = PORTS.iter().map_while(|place| unsafe { place.load(Ordering::Acquire).as_ref() });
-        let total = ports.map(|counters| (row.read)(counters)).sum();
-        // SAFETY: Open MPI passes room for one value of the registered type, unsigned long long.
-        unsafe { value.cast::<u64>().write_unaligned(total) };
+        let Some(row) = COUNTERS.get(variable.ctx.addr()) else { return sys::OPAL_ERR_BAD_PARAM };
+        let total: u64 = PORTS.lock().iter().map(|counters| (row.read)(counters)).sum();
+        value.write(total.to_ne_bytes());
         sys::OPAL_SUCCESS
     })
 }

@@ -11,19 +11,22 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ibex_ffi::openmpi::sys;
 use parking_lot::Mutex;
 
-use super::peruse;
+use super::{host, peruse};
+use crate::runtime::entry::Opaque;
 use crate::runtime::listeners;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct Comm(pub(crate) *mut c_void);
+pub(crate) struct Comm(pub(crate) Opaque);
 
-// SAFETY: a handle that is never dereferenced here, and that MPI's functions take in any thread.
-unsafe impl Send for Comm {}
-// SAFETY: a handle that is never dereferenced here, and that MPI's functions take in any thread.
-unsafe impl Sync for Comm {}
+impl Comm {
+    pub(crate) fn as_ptr(self) -> *mut sys::ompi_communicator_t {
+        self.0.0.cast()
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
@@ -78,40 +81,31 @@ static NUMBERING: Mutex<()> = Mutex::new(());
 static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Tracks a communicator from now on. Returns `None` if MPI refuses the attribute.
-///
-/// # Safety
-/// `comm` is a valid communicator, and MPI is initialised and not finalised.
-pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
+/// Tracks a communicator from now on. Returns `None` if it is not valid now, or MPI refuses the attribute.
+pub(crate) fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     let _numbering = NUMBERING.lock();
-    // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
+    if !host::mpi_is_usable() || !is_valid(comm) {
+        return None;
+    }
+    // SAFETY: it is valid, and MPI is initialised and not finalised.
     let number = unsafe { ibex_tool_comm_number(comm) };
     let known = TRACKED.lock().get(&number).cloned();
     if known.is_some() {
         return known;
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the caller says that `comm` is valid.
-    let ranks = unsafe { ranks(comm) };
-    let new = TrackedComm::new(number, comm, ranks, Arc::default());
+    // SAFETY: it is valid; with a count of 0 nothing is written.
+    let mut ranks = vec![-1; unsafe { ibex_tool_comm_ranks(comm, null_mut(), 0) } as usize];
+    // SAFETY: it is valid, and there is room for as many ranks.
+    unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), ranks.len() as u32) };
+    let new = TrackedComm::new(number, comm, ranks.into(), Arc::default());
     TRACKED.lock().insert(number, Arc::clone(&new));
-    // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
+    // SAFETY: it is valid, and MPI is initialised and not finalised.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
         TRACKED.lock().remove(&number);
         return None;
     }
     Some(new)
-}
-
-/// # Safety
-/// `comm` is a valid communicator.
-unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
-    // SAFETY: the caller says that `comm` is valid; with a count of 0 nothing is written.
-    let count = unsafe { ibex_tool_comm_ranks(comm, null_mut(), 0) };
-    let mut ranks = vec![-1; count as usize];
-    // SAFETY: the caller says that `comm` is valid; there is room for `count` ranks.
-    unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), count) };
-    ranks.into()
 }
 
 pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
@@ -142,7 +136,7 @@ extern "C" fn freed(number: u64) {
         peruse::communicator_freed((!all).then_some(number));
         if let Some(gone) = gone {
             // SAFETY: MPI is deleting its attributes, and frees it afterwards.
-            unsafe { listeners::forget(gone.comm.0.cast()) };
+            unsafe { listeners::forget(gone.comm.as_ptr()) };
         }
         TRACKED.lock().remove(&number);
     });

@@ -4,9 +4,14 @@
 //! `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::AtomicU32;
 
 use engine::events::ElementType;
 
+use super::communicator::Comm;
+use crate::runtime::entry::Opaque;
+
+/// `MPI_INFO_NULL` or (a condition of every call) a valid info object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Info(*mut c_void);
@@ -17,21 +22,16 @@ pub(crate) struct Datatype(#[allow(dead_code, reason = "C reads it")] *mut c_voi
 
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
-
-// SAFETY: an object of MPI that is never written again, and never freed.
-unsafe impl Send for Enum {}
-// SAFETY: an object of MPI that is never written again, and never freed.
-unsafe impl Sync for Enum {}
+pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] Opaque);
 
 unsafe extern "C" {
     /// Returns whether `MPI_T_init_thread` has been called more often than `MPI_T_finalize`.
     #[link_name = "ibex_tool_mpi_t_is_initialized"]
     pub(crate) safe fn is_initialized() -> bool;
     safe fn ibex_tool_may_call() -> c_int;
-    /// Returns the address of the count that [`may_call`] compares with 0. It is always valid.
+    /// Returns the count that [`may_call`] compares with 0. Open MPI writes it with one store.
     #[link_name = "ibex_tool_init_count"]
-    pub(crate) safe fn init_count() -> *const u32;
+    pub(crate) safe fn init_count() -> &'static AtomicU32;
     #[link_name = "ibex_tool_mpi_is_usable"]
     pub(crate) safe fn mpi_is_usable() -> bool;
     #[link_name = "ibex_tool_mpi_was_initialized"]
@@ -44,14 +44,14 @@ unsafe extern "C" {
     #[link_name = "ibex_tool_may_call_mpi"]
     pub(crate) safe fn may_call_mpi() -> bool;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
-    fn ibex_tool_context(obj_handle: *const c_void, is_valid: *mut c_int) -> u64;
+    safe fn ibex_tool_context(comm: &Comm, is_valid: &mut c_int) -> u64;
     /// Sets the function that `MPI_Comm_free` calls with the number of this communicator. Returns false if MPI refuses.
     /// Every communicator must get the same function; setting it twice has no effect.
     ///
     /// # Safety
-    /// `handle` points to an `MPI_Comm` that [`context`] has found valid.
+    /// [`context`] has found the communicator valid.
     #[link_name = "ibex_tool_tell_when_freed"]
-    pub(crate) fn notify_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool;
+    pub(crate) fn notify_when_freed(comm: &Comm, on_freed: extern "C" fn(u64)) -> bool;
     fn ibex_tool_category(index: c_int, name: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_get(info: Info, key: *const c_char, value: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_new(info: *mut Info) -> c_int;
@@ -114,26 +114,26 @@ pub(crate) fn enumeration(name: &str, items: impl Iterator<Item = &'static str>)
 }
 
 /// Returns the number of a communicator; `None` if it is not valid now, such as `MPI_COMM_NULL` or a freed one.
-///
-/// # Safety
-/// `handle` points to an `MPI_Comm` of any value.
-pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
+pub(crate) fn context(comm: Comm) -> Option<u64> {
     let mut is_valid = 0;
-    // SAFETY: the caller says that `handle` points to an `MPI_Comm`; the other pointer is to a local.
-    let number = unsafe { ibex_tool_context(handle, &raw mut is_valid) };
+    let number = ibex_tool_context(&comm, &mut is_valid);
     (is_valid != 0).then_some(number)
 }
 
 /// Returns the name of a category of MPI, or MPI's code, such as that of a wrong index.
 pub(crate) fn category(index: c_int) -> Result<String, c_int> {
-    let mut name = [0; 256];
+    let mut name = [0_u8; 256];
     // SAFETY: MPI writes at most `name.len()` bytes, the last of them NUL.
-    let code = unsafe { ibex_tool_category(index, name.as_mut_ptr(), name.len() as c_int) };
+    let code = unsafe { ibex_tool_category(index, name.as_mut_ptr().cast(), name.len() as c_int) };
     if code != Code::Success.number() {
         return Err(code);
     }
-    // SAFETY: the array is NUL-terminated: it was all 0, and its last byte is only ever written with 0.
-    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+    Ok(text(&name))
+}
+
+/// Returns the string at the start of an array, whose last byte is 0.
+fn text(array: &[u8]) -> String {
+    CStr::from_bytes_until_nul(array).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 impl Info {
@@ -142,18 +142,14 @@ impl Info {
     }
 
     /// Returns the value of a key; `None` if there is none, or no info object.
-    ///
-    /// # Safety
-    /// `self` is a valid info object, or `MPI_INFO_NULL`.
-    pub(crate) unsafe fn value(self, key: &CStr) -> Option<String> {
+    pub(crate) fn value(self, key: &CStr) -> Option<String> {
         if self.0.is_null() || self == Info::null() || !mpi_is_usable() {
             return None;
         }
-        let mut value = [0; 64];
-        // SAFETY: the caller says that it is a valid info object; at most `value.len()` bytes are written.
-        let there = unsafe { ibex_tool_info_get(self, key.as_ptr(), value.as_mut_ptr(), value.len() as c_int) };
-        // SAFETY: the array is NUL-terminated: it was all 0, and its last byte is only ever written with 0.
-        (there != 0).then(|| unsafe { CStr::from_ptr(value.as_ptr()) }.to_string_lossy().into_owned())
+        let mut value = [0_u8; 64];
+        // SAFETY: a valid info object, as it is not null; at most `value.len()` bytes are written.
+        let there = unsafe { ibex_tool_info_get(self, key.as_ptr(), value.as_mut_ptr().cast(), value.len() as c_int) };
+        (there != 0).then(|| text(&value))
     }
 
     /// Makes an info object with these keys and values; returns `MPI_INFO_NULL` while MPI cannot make one.

@@ -15,7 +15,8 @@ use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId
 use engine::messenger::path_taken::PathTaken;
 
 use super::host::Code;
-use crate::runtime::listeners::{self, ProtocolSpec, Spec};
+use crate::runtime::entry::Opaque;
+use crate::runtime::listeners::{self, ProtocolSpec, Spec, SpecPointer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -24,10 +25,10 @@ pub(crate) struct RegistrationHandle(pub(super) i64);
 /// An `MPI_T_event_instance`, valid within the callback.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct InstancePointer(*const c_void);
+pub(crate) struct InstancePointer(Opaque);
 
 /// `MPI_T_event_cb_function`
-pub(crate) type EventFunction = unsafe extern "C" fn(InstancePointer, RegistrationHandle, c_int, *mut c_void);
+pub(crate) type EventFunction = unsafe extern "C" fn(InstancePointer, RegistrationHandle, c_int, Opaque);
 
 /// Bit of the pointer to a [`MatchingInstance`], whose address is even.
 const OF_MATCHING: usize = 1;
@@ -40,8 +41,8 @@ thread_local! {
 /// Pointer to the [`MatchingInstance`] whose callback a thread runs while [`events::is_within`]; 0: none yet.
 static OF_MATCHING_NOW: AtomicUsize = AtomicUsize::new(0);
 
-pub(super) struct MatchingInstance {
-    pub(super) spec: *mut Spec,
+pub(super) struct MatchingInstance<'call> {
+    pub(super) spec: SpecPointer<'call>,
     pub(super) id: u64,
     pub(super) event_type: TypeId,
     pub(super) made: OnceCell<EventInstance>,
@@ -70,7 +71,7 @@ fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
     ProtocolEvent { id, message, bytes: spec.bytes, context: spec.context, protocol, reason, port, queue_pair, rails }
 }
 
-impl MatchingInstance {
+impl MatchingInstance<'_> {
     /// Returns the event with its elements, without a timestamp.
     fn event(&self) -> &EventInstance {
         self.made.get_or_init(|| self.instance(0))
@@ -85,26 +86,29 @@ impl MatchingInstance {
     fn instance(&self, timestamp: u64) -> EventInstance {
         let source = events::matching_source();
         if self.event_type.place_in_matching() == Some(events::PROTOCOL) {
-            // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback; N1: nobody writes to it.
-            let told = unsafe { &*self.spec.cast::<ProtocolSpec>() };
-            return protocol(self.id, told).instance(self.event_type, source, timestamp);
+            // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback.
+            let told = unsafe { self.spec.as_ptr().cast::<ProtocolSpec>().read() };
+            return protocol(self.id, &told).instance(self.event_type, source, timestamp);
         }
-        // SAFETY: N3: it outlives the callback; N1: nobody writes to it meanwhile.
-        let spec = unsafe { &*self.spec };
+        elements(self.id, &self.spec.fields(), self.queues()).instance(self.event_type, source, timestamp)
+    }
+
+    /// Returns the numbers of posted receives and of unexpected messages.
+    #[inline]
+    pub(super) fn queues(&self) -> [u32; 2] {
         // SAFETY: N1; the specification's communicator is the one whose listeners are being notified, so it is live.
-        let queues = unsafe { listeners::queues(spec.comm) };
-        elements(self.id, spec, queues).instance(self.event_type, source, timestamp)
+        unsafe { listeners::queues(self.spec.fields().comm) }
     }
 
     /// Returns the time of the event; reads the clock if no earlier listener has.
     #[inline(always)]
     pub(super) fn timestamp(&self) -> u64 {
-        // SAFETY: N3: it outlives the callback; N1, and no other reference to it is held.
-        let stamp = unsafe { &mut (*self.spec).stamp };
-        if *stamp <= TOLD {
-            *stamp = events::stamp();
+        let mut stamp = self.spec.fields().stamp;
+        if stamp <= TOLD {
+            stamp = events::stamp();
+            self.spec.set_stamp(stamp);
         }
-        *stamp
+        stamp
     }
 }
 
@@ -114,29 +118,29 @@ pub(super) const TOLD: u64 = 1;
 pub(super) fn with_current(instance: &EventInstance, call: impl FnOnce(InstancePointer)) {
     // The callback may run in a signal handler that has interrupted another callback.
     let before = CURRENT.replace(instance);
-    call(InstancePointer(std::ptr::from_ref(instance).cast()));
+    call(InstancePointer(Opaque(std::ptr::from_ref(instance).cast_mut().cast())));
     CURRENT.set(before);
 }
 
 #[inline(always)]
-pub(super) fn with_matching(instance: &MatchingInstance, call: impl FnOnce(InstancePointer)) {
-    let pointer = std::ptr::from_ref(instance).cast::<c_void>().map_addr(|at| at | OF_MATCHING);
+pub(super) fn with_matching(instance: &MatchingInstance<'_>, call: impl FnOnce(InstancePointer)) {
+    let pointer = std::ptr::from_ref(instance).cast_mut().cast::<c_void>().map_addr(|at| at | OF_MATCHING);
     OF_MATCHING_NOW.store(pointer.addr(), Ordering::Relaxed);
-    events::call(|| call(InstancePointer(pointer)));
+    events::call(|| call(InstancePointer(Opaque(pointer))));
 }
 
 impl InstancePointer {
     /// Returns the [`MatchingInstance`], if the pointer is to one; an error if this thread does not run its callback.
     #[inline]
-    fn matching(&self) -> Result<Option<&MatchingInstance>, Code> {
-        if self.0.addr() & OF_MATCHING == 0 {
+    fn matching(&self) -> Result<Option<&MatchingInstance<'_>>, Code> {
+        if self.0.0.addr() & OF_MATCHING == 0 {
             return Ok(None);
         }
-        if !events::is_within() || OF_MATCHING_NOW.load(Ordering::Relaxed) != self.0.addr() {
+        if !events::is_within() || OF_MATCHING_NOW.load(Ordering::Relaxed) != self.0.0.addr() {
             return Err(Code::InvalidHandle);
         }
         // SAFETY: `with_matching` made the pointer and has not returned; only this thread uses it, and its cells.
-        Ok(Some(unsafe { &*self.0.map_addr(|at| at & !OF_MATCHING).cast::<MatchingInstance>() }))
+        Ok(Some(unsafe { &*self.0.0.map_addr(|at| at & !OF_MATCHING).cast::<MatchingInstance<'_>>() }))
     }
 
     /// Returns the result of `read` for the event, whose timestamp may be missing. Errors: those of [`Self::matching`].
@@ -145,11 +149,11 @@ impl InstancePointer {
         if let Some(matching) = self.matching()? {
             return read(matching.event());
         }
-        if self.0.is_null() || CURRENT.get().cast() != self.0 {
+        if self.0.0.is_null() || CURRENT.get().cast() != self.0.0.cast_const() {
             return Err(Code::InvalidHandle);
         }
         // SAFETY: the instance outlives the callback, which this thread is in, and nobody writes to it.
-        read(unsafe { &*self.0.cast::<EventInstance>() })
+        read(unsafe { &*self.0.0.cast::<EventInstance>() })
     }
 
     #[inline]

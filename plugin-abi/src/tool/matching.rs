@@ -8,7 +8,7 @@
 //! `registration.rs`. Grade: setup; [`tell`] is on the path of messages while a tool listens. Threads: any; [`tell`]
 //! one at a time. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `hw-tests/tools/mpi_t_matching.c`.
 
-use std::cell::{OnceCell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -23,10 +23,11 @@ use super::host;
 use super::instance::{
     EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, elements, with_matching,
 };
-use crate::runtime::listeners::{self, Event, Listener, Spec};
+use crate::runtime::entry::{Opaque, entry4};
+use crate::runtime::listeners::{self, Event, Function, Listener, Spec, SpecPointer};
 use crate::runtime::watch;
 
-pub(super) type Callback = (EventFunction, *mut c_void);
+pub(super) type Callback = (EventFunction, Opaque);
 
 /// The callbacks of a registration, by safety level.
 pub(super) type Callbacks = [Option<Callback>; 4];
@@ -35,7 +36,7 @@ pub(super) type Callbacks = [Option<Callback>; 4];
 #[derive(Clone, Copy)]
 struct Quick {
     function: EventFunction,
-    user_data: *mut c_void,
+    user_data: Opaque,
     /// Safety level that a callback needs there.
     level: c_int,
     /// [`events::raising_threads`] at the time of the decision: the function is called. With [`KEPT`]: the event goes
@@ -46,16 +47,10 @@ struct Quick {
 const KEPT: u8 = 2;
 
 impl Quick {
-    const UNKNOWN: Quick = Quick { function: nothing, user_data: null_mut(), level: 0, how: u8::MAX };
+    const UNKNOWN: Quick = Quick { function: nothing, user_data: Opaque(null_mut()), level: 0, how: u8::MAX };
 }
 
-unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
-
-struct Changing {
-    registration: Arc<Registration>,
-    callbacks: Callbacks,
-    quick: Quick,
-}
+extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: Opaque) {}
 
 pub(super) struct Matching {
     handle: RegistrationHandle,
@@ -64,13 +59,15 @@ pub(super) struct Matching {
     /// Communicator to listen to; null: all.
     comm: *mut sys::ompi_communicator_t,
     /// Open MPI's count of calls of `MPI_T_init_thread`; 0: no function of a tool may be called.
-    may_call: *const u32,
-    changing: UnsafeCell<Changing>,
+    may_call: &'static AtomicU32,
+    registration: UnsafeCell<Arc<Registration>>,
+    callbacks: Cell<Callbacks>,
+    quick: Cell<Quick>,
 }
 
-// SAFETY: N1 for `changing`; `comm` is only compared and passed on; `may_call` points to a static integer.
+// SAFETY: N1 for the cells; `comm` is only compared and passed on.
 unsafe impl Send for Matching {}
-// SAFETY: see `Send`: one thread at a time uses the shared fields.
+// SAFETY: N1: one thread at a time uses the cells.
 unsafe impl Sync for Matching {}
 
 /// Listeners of all registrations that have a callback.
@@ -98,23 +95,22 @@ pub(super) unsafe fn listen(
     let (mut is_new, mut former) = (false, Arc::clone(registration));
     let known = Arc::clone(LISTENING.lock().entry(handle).or_insert_with(|| {
         is_new = true;
-        let changing =
-            Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
         let (event_type, may_call) = (registration.event_type, host::init_count());
-        Arc::new(Matching { handle, event_type, event, comm, may_call, changing: UnsafeCell::new(changing) })
+        let (callbacks, quick) = (Cell::default(), Cell::new(Quick::UNKNOWN));
+        let registration = UnsafeCell::new(Arc::clone(registration));
+        Arc::new(Matching { handle, event_type, event, comm, may_call, registration, callbacks, quick })
     }));
     listeners::exclusively(|| {
-        // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
-        let changing = unsafe { &mut *known.changing.get() };
-        std::mem::swap(&mut changing.registration, &mut former);
-        (changing.callbacks, changing.quick) = (callbacks(), Quick::UNKNOWN);
-        listeners::set_alone(event, handle.0, tell_alone);
+        // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to it is held.
+        std::mem::swap(unsafe { &mut *known.registration.get() }, &mut former);
+        known.callbacks.set(callbacks());
+        known.forget_quick();
     });
     if !is_new {
         return;
     }
     let param = Arc::as_ptr(&known).cast_mut().cast();
-    let listener = Listener { handle: handle.0, function: tell, alone: tell_alone, param };
+    let listener = Listener { handle: handle.0, function: entry4(tell), alone: TELL_ALONE, param };
     if comm.is_null() {
         listeners::add_everywhere(event, listener, is_there);
     } else if listeners::are_raised() {
@@ -127,11 +123,7 @@ pub(super) unsafe fn listen(
 pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = LISTENING.lock().get(&handle).cloned();
     if let Some(known) = known {
-        listeners::exclusively(|| {
-            // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
-            unsafe { (*known.changing.get()).quick = Quick::UNKNOWN };
-            listeners::set_alone(known.event, handle.0, tell_alone);
-        });
+        listeners::exclusively(|| known.forget_quick());
     }
 }
 
@@ -151,45 +143,25 @@ fn needed(has_threads: bool) -> Safety {
     if has_threads { Safety::ThreadSafe } else { Safety::MpiRestricted }
 }
 
-impl Changing {
-    fn fit(&self, has_threads: bool) -> Option<&Callback> {
-        self.callbacks[needed(has_threads).index()..].iter().flatten().next()
-    }
-
-    /// Returns the function to call at the site of an event, if one may be called there and the buffer is empty.
-    fn find_quick(&self, has_threads: bool) -> Option<Quick> {
-        if !self.registration.is_direct() {
-            return None;
-        }
-        let level = needed(has_threads).index() as c_int;
-        let quick = |&(function, user_data): &Callback| Quick { function, user_data, level, how: has_threads.into() };
-        self.fit(has_threads).map(quick)
-    }
-}
-
 /// Function of a listener that shares its event with others.
-unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: N3; no other reference to it is held.
-    let stamp = unsafe { &mut (*spec).stamp };
-    if *stamp == 0 {
-        *stamp = TOLD;
+extern "C" fn tell(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
+    if spec.fields().stamp == 0 {
+        spec.set_stamp(TOLD);
     } else {
         events::count_told_again();
     }
-    // SAFETY: N1, N3; N4: `param` is this listener's.
-    unsafe { tell_one(id as u64, spec, param) };
+    listener.tell(id as u64, spec);
     0
 }
 
 /// Function of a lone listener.
-unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: N1, N3; N4: `param` is this listener's.
-    unsafe {
-        (*spec).stamp = TOLD;
-        tell_one(id as u64, spec, param);
-    }
+extern "C" fn tell_alone(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
+    spec.set_stamp(TOLD);
+    listener.tell(id as u64, spec);
     0
 }
+
+const TELL_ALONE: Function = entry4(tell_alone);
 
 /// Function of a lone listener whose events go to the buffer, with the lengths of the queues.
 ///
@@ -197,77 +169,59 @@ unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut 
 /// N1, N3, N4: `param` is that listener's.
 #[inline(always)]
 pub(crate) unsafe fn keep_alone(id: isize, spec: *mut Spec, param: *mut c_void, queues: [u32; 2]) -> c_int {
-    // SAFETY: N4: `param` is this listener's, which `cease` returns only after its removal.
-    let known = unsafe { &*param.cast::<Matching>() };
-    // SAFETY: N1, N3.
-    let keep = |timestamp| unsafe { known.keep(id as u64, &*spec, queues, timestamp) };
-    if !events::stamp_by_counter().is_some_and(keep) {
-        // SAFETY: N1, N3.
-        unsafe {
-            (*spec).stamp = TOLD;
-            known.keep_otherwise(id as u64, spec);
-        }
+    // SAFETY: N3, N4: `param` is this listener's, which `cease` returns only after its removal.
+    let (spec, known) = unsafe { (SpecPointer::from(&mut *spec), &*param.cast::<Matching>()) };
+    if !events::stamp_by_counter().is_some_and(|timestamp| known.keep(id as u64, spec, queues, timestamp)) {
+        spec.set_stamp(TOLD);
+        known.keep_otherwise(id as u64, spec);
     }
     0
 }
 
-/// # Safety
-/// N1, N3. `param` is a listener that was added with this function (N4).
-#[inline(always)]
-unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
-    // SAFETY: N4: `param` is this listener's, which `cease` returns only after its removal.
-    let known = unsafe { &*param.cast::<Matching>() };
-    // SAFETY: N1; the value is copied before a callback is called, which may change it.
-    let quick = unsafe { &(*known.changing.get()).quick };
-    let threads = events::raising_threads();
-    if quick.how == threads {
-        known.call(*quick, &known.instance(id, spec));
-    } else if quick.how == threads | KEPT {
-        // SAFETY: N1, N3, which the caller ensures.
-        unsafe { known.keep_otherwise(id, spec) };
-    } else {
-        // SAFETY: N1, which the caller ensures.
-        unsafe { known.tell_slowly(&known.instance(id, spec)) };
-    }
-}
-
 impl Matching {
-    #[inline(always)]
-    fn instance(&self, id: u64, spec: *mut Spec) -> MatchingInstance {
-        MatchingInstance { spec, id, event_type: self.event_type, made: OnceCell::new() }
+    /// Decides anew about the next event. N1.
+    fn forget_quick(&self) {
+        self.quick.set(Quick::UNKNOWN);
+        listeners::set_alone(self.event, self.handle.0, TELL_ALONE);
     }
 
-    /// Puts an event into the buffer while less than half of that is in use. Returns false if the event is not in it.
-    ///
-    /// # Safety
-    /// N1.
     #[inline(always)]
-    unsafe fn keep(&self, id: u64, spec: &Spec, queues: [u32; 2], timestamp: u64) -> bool {
-        // SAFETY: N1; nothing is called while this reference lives.
-        let registration = unsafe { &(*self.changing.get()).registration };
-        events::keep_quickly(registration, timestamp, || elements(id, spec, queues))
-    }
-
-    /// [`Self::keep`] by any clock, which an earlier one of several listeners may have read, or [`Self::tell_slowly`].
-    ///
-    /// # Safety
-    /// N1, N3. The specification's communicator is the one whose listeners are being notified.
-    #[inline(never)]
-    unsafe fn keep_otherwise(&self, id: u64, spec: *mut Spec) {
-        let instance = self.instance(id, spec);
-        // SAFETY: N1, N3, which the caller ensures; the communicator is the one whose listeners are being notified.
-        unsafe {
-            let queues = listeners::queues((*spec).comm);
-            if !self.keep(id, &*spec, queues, instance.timestamp()) {
-                self.tell_slowly(&instance);
-            }
+    fn tell(&self, id: u64, spec: SpecPointer<'_>) {
+        let (quick, threads) = (self.quick.get(), events::raising_threads());
+        if quick.how == threads {
+            self.call(quick, &self.instance(id, spec));
+        } else if quick.how == threads | KEPT {
+            self.keep_otherwise(id, spec);
+        } else {
+            self.tell_slowly(&self.instance(id, spec));
         }
     }
 
     #[inline(always)]
-    fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
-        // SAFETY: the integer is always there, and aligned; Open MPI writes it with one store.
-        if unsafe { AtomicU32::from_ptr(self.may_call.cast_mut()) }.load(Ordering::Relaxed) == 0 {
+    fn instance<'call>(&self, id: u64, spec: SpecPointer<'call>) -> MatchingInstance<'call> {
+        MatchingInstance { spec, id, event_type: self.event_type, made: OnceCell::new() }
+    }
+
+    /// Puts an event into the buffer while less than half of that is in use. Returns false if the event is not in it.
+    #[inline(always)]
+    fn keep(&self, id: u64, spec: SpecPointer<'_>, queues: [u32; 2], timestamp: u64) -> bool {
+        // SAFETY: N1; nothing is called while this reference lives.
+        let registration = unsafe { &*self.registration.get() };
+        events::keep_quickly(registration, timestamp, || elements(id, &spec.fields(), queues))
+    }
+
+    /// [`Self::keep`] by any clock, which an earlier one of several listeners may have read, or [`Self::tell_slowly`].
+    #[inline(never)]
+    fn keep_otherwise(&self, id: u64, spec: SpecPointer<'_>) {
+        let instance = self.instance(id, spec);
+        if !self.keep(id, spec, instance.queues(), instance.timestamp()) {
+            self.tell_slowly(&instance);
+        }
+    }
+
+    #[inline(always)]
+    fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance<'_>) {
+        if self.may_call.load(Ordering::Relaxed) == 0 {
             return;
         }
         let handle = self.handle;
@@ -276,33 +230,33 @@ impl Matching {
     }
 
     /// Decides anew about an event, and calls the tool's function or fills the buffer.
-    ///
-    /// # Safety
-    /// N1.
     #[cold]
     #[inline(never)]
-    unsafe fn tell_slowly(&self, instance: &MatchingInstance) {
+    fn tell_slowly(&self, instance: &MatchingInstance<'_>) {
         let has_threads = events::has_threads();
-        // SAFETY: N1; the reference is not used after `self.call`, which may change the value.
-        let changing = unsafe { &mut *self.changing.get() };
-        if !changing.registration.is_buffered()
-            && let Some(quick) = changing.find_quick(has_threads)
+        let (needed, callbacks) = (needed(has_threads).index(), self.callbacks.get());
+        // SAFETY: N1; `self.call`, which may change it, is passed a copy of all it needs.
+        let registration = Arc::clone(unsafe { &*self.registration.get() });
+        let fit = callbacks[needed..].iter().flatten().next();
+        if !registration.is_buffered()
+            && registration.is_direct()
+            && let Some(&(function, user_data)) = fit
         {
-            changing.quick = quick;
+            // One may be called there, and the buffer is empty.
+            let quick = Quick { function, user_data, level: needed as c_int, how: has_threads.into() };
+            self.quick.set(quick);
             return self.call(quick, instance);
         }
-        let was_kept = changing.quick.how == u8::from(has_threads) | KEPT;
-        changing.quick = Quick::UNKNOWN;
+        let was_kept = self.quick.replace(Quick::UNKNOWN).how == u8::from(has_threads) | KEPT;
         // A registration without a callback gets no events.
-        if changing.callbacks.iter().any(Option::is_some) {
-            events::keep(&changing.registration, &instance.whole());
-            let is_fit = changing.fit(has_threads).is_some();
-            if changing.registration.look_for_room() || !is_fit {
+        if callbacks.iter().any(Option::is_some) {
+            events::keep(&registration, &instance.whole());
+            if registration.look_for_room() || fit.is_none() {
                 watch::serve_soon();
             }
             // `keep` writes the elements of `MatchingEvent`, which a protocol event does not have.
-            if is_fit && changing.registration.is_buffered() && self.event != Event::Protocol {
-                changing.quick.how = u8::from(has_threads) | KEPT;
+            if fit.is_some() && registration.is_buffered() && self.event != Event::Protocol {
+                self.quick.set(Quick { how: u8::from(has_threads) | KEPT, ..Quick::UNKNOWN });
                 if let Some(keep_alone) = listeners::keep_alone().filter(|_| !was_kept) {
                     listeners::set_alone(self.event, self.handle.0, keep_alone);
                 }

@@ -3,11 +3,11 @@
 //!
 //! They translate to the event engine (`engine::events`). `mpi_t` has the events of MPI 4.1's tool information
 //! interface, with `registration` (callbacks), `instance` (their arguments), `matching` (registrations for the PML's
-//! events), `require_none` (calls of callbacks that may do anything), `handle_numbers`, `arguments` (results for C) and
-//! `host` (calls of the MPI). `peruse` has PERUSE 2.0, with `communicator` (duplicated and freed communicators).
-//! `ending` closes the flight recorder. Headers: `include/`. All of it works before `MPI_Init` and after
-//! `MPI_Finalize`, while the tool interface is initialised. Tests: `tests.rs` (events that fire), `tests/tool.rs` (C
-//! programs for every call and every code).
+//! events), `require_none` (calls of callbacks that may do anything), `handle_numbers`, `arguments` (strings and arrays
+//! of C) and `host` (calls of the MPI). `peruse` has PERUSE 2.0, with `communicator` (duplicated and freed
+//! communicators). `ending` closes the flight recorder. Headers: `include/`. All of it works before `MPI_Init` and
+//! after `MPI_Finalize`, while the tool interface is initialised. Tests: `tests.rs` (events that fire), `tests/tool.rs`
+//! (C programs for every call and every code).
 
 mod arguments;
 mod communicator;

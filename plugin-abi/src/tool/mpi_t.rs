@@ -5,16 +5,18 @@
 //! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
 //! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use engine::events::{self, ConvertedTimestamp, SourceId, TABLE, TypeId, Value};
 
-use super::arguments::{Null, Out, give_text, room};
+use super::arguments::{Null, Out, Room, Text};
+use super::communicator::Comm;
 use super::host::{self, Code, Datatype, Enum, Info, initialized};
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
 use super::require_none;
 use crate::runtime::copies;
+use crate::runtime::entry::Opaque;
 use crate::runtime::guard::fence;
 
 const PREFIX: &str = "ibex_";
@@ -121,34 +123,21 @@ calls! {
 
     /// Describes an event type. Writes at most `*num_elements` elements of the arrays, and then their number to it.
     delivering fn MPI_T_event_get_info, PMPI_T_event_get_info(
-        event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: Out<'_, c_int>,
+        event_index: c_int, name: *mut c_char, name_len: Out<'_, c_int>, verbosity: Out<'_, c_int>,
         datatypes: *mut Datatype, displacements: *mut isize, num_elements: Out<'_, c_int>, enumtype: Out<'_, Enum>,
-        info: Out<'_, Info>, desc: *mut c_char, desc_len: *mut c_int, bind: Out<'_, c_int>
+        info: Out<'_, Info>, desc: *mut c_char, desc_len: Out<'_, c_int>, bind: Out<'_, c_int>
     ) {
         let event_type = event_type(event_index)?;
         let row = event_type.row();
-        // SAFETY: the caller says that each length is null or can be read.
-        let room = unsafe {
-            room(name, name_len)?;
-            room(desc, desc_len)?;
-            let count = num_elements.pointer();
-            if datatypes.is_null() { room(displacements, count) } else { room(datatypes, count) }
-        }?;
-        for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
-            if !datatypes.is_null() {
-                // SAFETY: it is not null, so the caller says that it has room for `room` elements, and `index < room`.
-                unsafe { datatypes.add(index).write(host::datatype(element.element_type)) };
-            }
-            if !displacements.is_null() {
-                // SAFETY: it is not null, so the caller says that it has room for `room` elements, and `index < room`.
-                unsafe { displacements.add(index).write(at as isize) };
-            }
-        }
-        // SAFETY: the caller says that each length is null or can be written, and each text as far as its length.
-        unsafe {
-            give_text(name, name_len, &format!("{PREFIX}{}", row.name));
-            give_text(desc, desc_len, row.description);
-        }
+        // SAFETY: the caller says that each length is null or can be read, and that each buffer is null or as long.
+        let (name, desc, datatypes, displacements) = unsafe {
+            let (name, desc) = (Room::of(name, &name_len)?, Room::of(desc, &desc_len)?);
+            (name, desc, Room::of(datatypes, &num_elements)?, Room::of(displacements, &num_elements)?)
+        };
+        datatypes.put(row.elements.iter().map(|element| host::datatype(element.element_type)));
+        displacements.put(row.displacements.iter().map(|&at| at as isize));
+        name.give_text(&format!("{PREFIX}{}", row.name));
+        desc.give_text(row.description);
         verbosity.give(|| host::verbosity(row.level.into()));
         num_elements.give(|| row.elements.len() as c_int);
         enumtype.give(|| elements(event_type));
@@ -158,23 +147,22 @@ calls! {
     }
 
     delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
-        name: *const c_char, event_index: Out<'_, c_int>
+        name: Text<'_>, event_index: Out<'_, c_int>
     ) {
-        required(name)?;
+        let name = name.required()?;
         event_index.required()?;
-        // SAFETY: not null; the caller says that it is a string.
-        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
+        let name = name.to_str().map_err(|_| Code::InvalidName)?;
         let found = name.strip_prefix(PREFIX).and_then(events::type_named).ok_or(Code::InvalidName)?;
         Ok(event_index.fill(found.index() as c_int)?)
     }
 
     /// Makes a registration for an event type, without callbacks (see `MPI_T_event_register_callback`).
     delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc(
-        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: Out<'_, RegistrationHandle>
+        event_index: c_int, obj_handle: *const Comm, info: Info, event_registration: Out<'_, RegistrationHandle>
     ) {
         event_registration.required()?;
         let event_type = event_type(event_index)?;
-        // SAFETY: the caller says that `obj_handle` is null or an object of the type's kind, and `info` valid or null.
+        // SAFETY: the caller says that `obj_handle` is null or points to an object of the type's kind.
         let handle = unsafe { registration::alloc(event_type, obj_handle, info) }?;
         Ok(event_registration.fill(handle)?)
     }
@@ -183,8 +171,7 @@ calls! {
     delivering fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info(
         event_registration: RegistrationHandle, info: Info
     ) {
-        // SAFETY: the caller says that `info` is valid or null.
-        Ok(unsafe { registration::set_info(event_registration, info) }?)
+        Ok(registration::set_info(event_registration, info)?)
     }
 
     /// Makes an info object with the keys of a registration.
@@ -198,7 +185,7 @@ calls! {
 
     /// Sets, replaces or (null) removes the callback of a registration for one safety level.
     delivering fn MPI_T_event_register_callback, PMPI_T_event_register_callback(
-        event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: *mut c_void,
+        event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: Opaque,
         event_cb_function: Option<EventFunction>
     ) {
         let _ = info;
@@ -225,7 +212,7 @@ calls! {
 
     /// Frees a registration; `free_cb_function` is called when none of its callbacks can run any more.
     delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free(
-        event_registration: RegistrationHandle, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
+        event_registration: RegistrationHandle, user_data: Opaque, free_cb_function: Option<FreeFunction>
     ) {
         Ok(registration::free(event_registration, user_data, free_cb_function)?)
     }
@@ -289,17 +276,14 @@ calls! {
     }
 
     delivering fn MPI_T_source_get_info, PMPI_T_source_get_info(
-        source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
+        source_index: c_int, name: *mut c_char, name_len: Out<'_, c_int>, desc: *mut c_char, desc_len: Out<'_, c_int>,
         ordering: Out<'_, c_int>, ticks_per_second: Out<'_, i64>, max_ticks: Out<'_, i64>, info: Out<'_, Info>
     ) {
         let about = events::source_info(source(source_index)?);
-        // SAFETY: the caller says that each pointer is null or valid; lengths are read, and texts cut to them.
-        unsafe {
-            room(name, name_len)?;
-            room(desc, desc_len)?;
-            give_text(name, name_len, &about.name);
-            give_text(desc, desc_len, &about.description);
-        }
+        // SAFETY: the caller says that each length is null or can be read, and that each buffer is null or as long.
+        let (name, desc) = unsafe { (Room::of(name, &name_len)?, Room::of(desc, &desc_len)?) };
+        name.give_text(&about.name);
+        desc.give_text(&about.description);
         ordering.give(|| c_int::from(!about.ordered));
         ticks_per_second.give(|| about.ticks_per_second as i64);
         max_ticks.give(|| about.max_ticks as i64);
@@ -328,14 +312,13 @@ calls! {
     delivering fn MPI_T_category_get_events, PMPI_T_category_get_events(
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
-        let room = usize::try_from(len).map_err(|_| Code::Invalid)?;
-        if room > 0 {
+        let mut len = len;
+        if len != 0 {
             required(indices)?;
         }
-        for index in 0..events_in(cat_index)?.min(room) {
-            // SAFETY: it is not null, so the caller says that there is room for `len` elements, and `index < len`.
-            unsafe { indices.add(index).write(index as c_int) };
-        }
+        let len = Out::to(&mut len);
+        // SAFETY: the caller says that `indices` is null or has room for `len` elements.
+        unsafe { Room::of(indices, &len) }?.put(0..events_in(cat_index)? as c_int);
         Ok(())
     }
 }

@@ -4,17 +4,19 @@
 //! setup; the closures made here run at the sites of events, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 
 use engine::events::{self, EventInstance, Options, Registration, Safety, SourceId, TypeId};
 use parking_lot::Mutex;
 
+use super::communicator::Comm;
 use super::handle_numbers;
 use super::host::{self, Code, Info};
 use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
 use super::{matching, require_none};
+use crate::runtime::entry::Opaque;
 use crate::runtime::variables::now as defaults;
 use crate::runtime::watch;
 
@@ -28,23 +30,23 @@ const BUFFER_EVENTS: &CStr = c"ibex_buffer_events";
 const BUFFER_MOST: usize = 1 << 20;
 
 /// `MPI_T_event_free_cb_function`
-pub(crate) type FreeFunction = unsafe extern "C" fn(RegistrationHandle, c_int, *mut c_void);
+pub(crate) type FreeFunction = unsafe extern "C" fn(RegistrationHandle, c_int, Opaque);
 /// `MPI_T_event_dropped_cb_function`
-pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, c_int, c_int, *mut c_void);
+pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, c_int, c_int, Opaque);
 
 /// A tool's functions of a registration that the engine does not store.
 #[derive(Default)]
 struct ToolCallbacks {
     /// Callback of each safety level.
     functions: [Option<EventFunction>; 4],
-    user_data: [Option<UserData>; 4],
+    user_data: [Option<Opaque>; 4],
     dropped: Option<DroppedFunction>,
 }
 
 impl ToolCallbacks {
     /// Returns the function to call for losses, and its argument: that of the callback of the lowest level that is at
     /// least `needed`. Without such a callback there is nothing to call (MPI 4.1, section 15.3.8, on dropped events).
-    fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, UserData)> {
+    fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, Opaque)> {
         Some((self.dropped?, self.user_data[needed.index()..].iter().flatten().next().copied()?))
     }
 
@@ -53,7 +55,7 @@ impl ToolCallbacks {
     }
 
     fn of_matching(&self) -> matching::Callbacks {
-        let callback = |level: usize| Some((self.functions[level]?, self.user_data[level]?.pointer()));
+        let callback = |level: usize| Some((self.functions[level]?, self.user_data[level]?));
         [0, 1, 2, 3].map(callback)
     }
 }
@@ -91,21 +93,6 @@ static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(
 /// Held while the engine's part of a tool's registration is changed or replaced.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// A tool's pointer, which the engine may pass to a callback in another thread.
-#[derive(Clone, Copy)]
-struct UserData(*mut c_void);
-
-// SAFETY: ibex never dereferences it; the safety levels say whether the tool may use it in another thread.
-unsafe impl Send for UserData {}
-// SAFETY: ibex never dereferences it; the safety levels say whether the tool may use it in another thread.
-unsafe impl Sync for UserData {}
-
-impl UserData {
-    fn pointer(self) -> *mut c_void {
-        self.0
-    }
-}
-
 impl RegistrationHandle {
     /// Returns the registration of the handle, unless it has been freed. A handle of PERUSE has none.
     fn live(self) -> Result<LiveRegistration, Code> {
@@ -124,11 +111,8 @@ struct Hints {
 }
 
 impl Hints {
-    /// # Safety
-    /// `info` is a valid info object, or `MPI_INFO_NULL`.
-    unsafe fn read(info: Info) -> Hints {
-        // SAFETY: the caller says that `info` is valid or null.
-        let (buffered, room) = unsafe { (info.value(BUFFERED), info.value(BUFFER_EVENTS)) };
+    fn read(info: Info) -> Hints {
+        let (buffered, room) = (info.value(BUFFERED), info.value(BUFFER_EVENTS));
         Hints {
             buffered: buffered.and_then(|text| text.parse().ok()),
             room: room.and_then(|text| text.parse().ok()).filter(|room| (1..=BUFFER_MOST).contains(room)),
@@ -137,32 +121,32 @@ impl Hints {
 }
 
 /// # Safety
-/// `object` is null or, for a type that is bound to one, points to an `MPI_Comm` of any value; `info` is valid or null.
-pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
-    let is_of_all = event_type.row().bound.is_none() || object.is_null();
-    // SAFETY: it is not null and the type is bound, so the caller says that it points to an `MPI_Comm`.
-    let comm = if is_of_all { 0 } else { unsafe { object.cast::<*const c_void>().read() }.expose_provenance() };
-    let object = if is_of_all {
-        None
-    } else {
-        // SAFETY: it is not null and the type is bound, so the caller says that it points to an `MPI_Comm`.
-        let context = unsafe { host::context(object) }.ok_or(Code::Invalid)?;
-        // SAFETY: it points to an `MPI_Comm`, which `host::context` has found valid.
-        if !unsafe { host::notify_when_freed(object, communicator_freed) } {
+/// `object` is null or, for a type that is bound to one, points to an `MPI_Comm` of any value.
+pub(crate) unsafe fn alloc(event_type: TypeId, object: *const Comm, info: Info) -> Result<RegistrationHandle, Code> {
+    let (mut comm, mut object_number) = (0, None);
+    if event_type.row().bound.is_some() && !object.is_null() {
+        // SAFETY: not null, and the type is bound, so the caller says that it points to an `MPI_Comm`.
+        let object = unsafe { object.read() };
+        let context = host::context(object).ok_or(Code::Invalid)?;
+        // SAFETY: `host::context` has found it valid.
+        if !unsafe { host::notify_when_freed(&object, communicator_freed) } {
             return Err(Code::Invalid);
         }
-        Some(context)
-    };
+        (comm, object_number) = (object.as_ptr().expose_provenance(), Some(context));
+    }
     if host::mpi_is_usable() {
         host::explain_codes();
     }
-    // SAFETY: the caller says that `info` is valid or null.
-    let hints = unsafe { Hints::read(info) };
+    let hints = Hints::read(info);
     let buffered = hints.buffered.unwrap_or_else(defaults::default_buffered);
     let room = hints.room.unwrap_or_else(|| default_room(buffered));
     let (handle, callbacks) = (RegistrationHandle(handle_numbers::number()), SharedCallbacks::default());
-    let registration =
-        register_with_engine(handle, &callbacks, event_type, Options { object, buffered, room, ..Options::default() })?;
+    let registration = register_with_engine(
+        handle,
+        &callbacks,
+        event_type,
+        Options { object: object_number, buffered, room, ..Options::default() },
+    )?;
     let has_default_room = hints.room.is_none();
     let known = LiveRegistration { registration, callbacks, has_default_room, has_lost_object: false, comm };
     LIVE.lock().insert(handle, known);
@@ -215,7 +199,7 @@ fn call_dropped_handler(
     {
         let (count, source) = (count as i64, source.index() as c_int);
         // SAFETY: the tool's function, with the argument that the tool gave for a callback.
-        unsafe { function(count, handle, source, level.index() as c_int, user_data.pointer()) };
+        unsafe { function(count, handle, source, level.index() as c_int, user_data) };
     }
 }
 
@@ -246,13 +230,9 @@ pub(crate) fn default_info() -> Info {
 }
 
 /// `MPI_T_event_handle_set_info`: changes whether events are buffered. The size of the buffer cannot be changed.
-///
-/// # Safety
-/// `info` is valid or null.
-pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<(), Code> {
+pub(crate) fn set_info(handle: RegistrationHandle, info: Info) -> Result<(), Code> {
     handle.live()?;
-    // SAFETY: the caller says that `info` is valid or null.
-    let hints = unsafe { Hints::read(info) };
+    let hints = Hints::read(info);
     let changing = CHANGING.lock();
     let registration = handle.live()?.registration;
     if let Some(buffered) = hints.buffered {
@@ -273,17 +253,16 @@ pub(crate) fn info(handle: RegistrationHandle) -> Result<Info, Code> {
 pub(crate) fn register(
     handle: RegistrationHandle,
     level: Safety,
-    user_data: *mut c_void,
+    user_data: Opaque,
     function: Option<EventFunction>,
 ) -> Result<(), Code> {
     let callbacks = handle.live()?.callbacks;
-    let user_data = UserData(user_data);
     let callback = function.map(|function| -> events::Callback {
         Arc::new(move |instance: &EventInstance, _: &Registration, needed: Safety| {
             if host::may_call() {
                 let level = needed.index() as c_int;
                 // SAFETY: the tool's function with its argument; the instance outlives the call.
-                with_current(instance, |pointer| unsafe { function(pointer, handle, level, user_data.pointer()) });
+                with_current(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
             }
         })
     });
@@ -326,13 +305,8 @@ pub(crate) fn set_dropped(handle: RegistrationHandle, function: Option<DroppedFu
     Ok(())
 }
 
-pub(crate) fn free(
-    handle: RegistrationHandle,
-    user_data: *mut c_void,
-    function: Option<FreeFunction>,
-) -> Result<(), Code> {
+pub(crate) fn free(handle: RegistrationHandle, user_data: Opaque, function: Option<FreeFunction>) -> Result<(), Code> {
     handle.live()?;
-    let user_data = UserData(user_data);
     watch::catch_up();
     // If several threads free it, one of them removes it here.
     let taken = {
@@ -347,7 +321,7 @@ pub(crate) fn free(
             && host::may_call()
         {
             // SAFETY: the tool's function with its argument.
-            unsafe { function(handle, level.index() as c_int, user_data.pointer()) };
+            unsafe { function(handle, level.index() as c_int, user_data) };
         }
         // No callback uses the listener any more.
         drop(listener);

@@ -9,21 +9,22 @@ mod endings;
 pub(super) mod held_up;
 mod require_none;
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use engine::events::{self, PortAsync, Safety, XferEnd};
 
-use super::arguments::Out;
+use super::arguments::{Out, Text};
 use super::host::{Code, Info};
 use super::mpi_t::{
-    MPI_T_event_copy, MPI_T_event_get_index, MPI_T_event_get_source, MPI_T_event_get_timestamp,
+    MPI_T_event_copy, MPI_T_event_get_index, MPI_T_event_get_num, MPI_T_event_get_source, MPI_T_event_get_timestamp,
     MPI_T_event_handle_alloc, MPI_T_event_handle_free, MPI_T_event_read, MPI_T_event_register_callback,
     MPI_T_event_set_dropped_handler, PMPI_T_event_read,
 };
-use super::registration::{DroppedFunction, EventFunction, InstancePointer, RegistrationHandle};
+use super::registration::{DroppedFunction, FreeFunction, InstancePointer, RegistrationHandle};
 use super::require_none::ibex_events_flush;
+use crate::runtime::entry::{Opaque, entry3, entry4, entry5};
 
 unsafe extern "C" {
     fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int;
@@ -45,11 +46,15 @@ pub(crate) fn beside() -> RwLockReadGuard<'static, ()> {
 pub(super) fn alone() -> RwLockWriteGuard<'static, ()> {
     let guard = lock();
     if !super::host::is_initialized() {
-        let mut provided = 0;
-        // SAFETY: the MPI's function with room for its answer; 0 is MPI_THREAD_SINGLE.
-        assert_eq!(unsafe { PMPI_T_init_thread(0, &raw mut provided) }, 0);
+        initialise();
     }
     guard
+}
+
+fn initialise() {
+    let mut provided = 0;
+    // SAFETY: the MPI's function with room for its answer; 0 is MPI_THREAD_SINGLE.
+    assert_eq!(unsafe { PMPI_T_init_thread(0, &raw mut provided) }, 0);
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +64,7 @@ struct Seen {
     freed: usize,
 }
 
-fn seen<'a>(user: *mut c_void) -> &'a Mutex<Seen> {
-    // SAFETY: the tests register a pointer to one that outlives the registration.
-    unsafe { &*user.cast::<Mutex<Seen>>() }
-}
-
-unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandle, level: c_int, user: *mut c_void) {
+extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandle, level: c_int, seen: &Mutex<Seen>) {
     let (mut tag, mut bytes, mut whole, mut time, mut source) = (0_i32, 0_u64, vec![0xee_u8; 72], 0_i64, -1);
     let row = engine::events::type_named("xfer_end").expect("it exists").row();
     let place = |name| row.elements.iter().position(|element| element.name == name).expect("an element") as c_int;
@@ -86,64 +86,91 @@ unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandl
     }
     assert!(time > 0 && source >= 0);
     assert_eq!(whole[row.extent..], [0xee; 4], "nothing beyond the extent");
-    seen(user).lock().expect("no panic").events.push((tag, bytes, whole, level));
+    seen.lock().expect("no panic").events.push((tag, bytes, whole, level));
 }
 
-unsafe extern "C" fn on_dropped(count: i64, _: RegistrationHandle, source: c_int, level: c_int, user: *mut c_void) {
+extern "C" fn on_dropped(count: i64, _: RegistrationHandle, source: c_int, level: c_int, seen: &Mutex<Seen>) {
     assert!(source >= 0);
-    seen(user).lock().expect("no panic").dropped.push((count, level));
+    seen.lock().expect("no panic").dropped.push((count, level));
 }
 
-unsafe extern "C" fn on_free(_: RegistrationHandle, _: c_int, user: *mut c_void) {
-    seen(user).lock().expect("no panic").freed += 1;
+extern "C" fn on_free(_: RegistrationHandle, _: c_int, seen: &Mutex<Seen>) {
+    seen.lock().expect("no panic").freed += 1;
 }
 
-unsafe extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: a valid registration.
-    assert_eq!(unsafe { MPI_T_event_handle_free(own, user, Some(on_free)) }, 0);
-    assert_eq!(seen(user).lock().expect("no panic").freed, 0, "not while its callback runs");
-    seen(user).lock().expect("no panic").events.push((0, 0, Vec::new(), 0));
+extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _: c_int, seen: &Mutex<Seen>) {
+    free_noted(own, seen);
+    let mut seen = seen.lock().expect("no panic");
+    assert_eq!(seen.freed, 0, "not while its callback runs");
+    seen.events.push((0, 0, Vec::new(), 0));
+}
+
+/// Returns the result of a call that looks for the index of a type.
+fn index_of(name: Text<'_>) -> (c_int, c_int) {
+    let mut index = -1;
+    // SAFETY: there is room for the result.
+    (unsafe { MPI_T_event_get_index(name, Out::to(&mut index)) }, index)
+}
+
+/// Calls the function that returns the number of types, and delivers events.
+fn number_of_types(number: Out<'_, c_int>) -> c_int {
+    // SAFETY: null, or there is room for the result.
+    unsafe { MPI_T_event_get_num(number) }
 }
 
 fn alloc(name: &CStr) -> RegistrationHandle {
-    let (mut index, mut registration) = (-1, RegistrationHandle(0));
-    // SAFETY: there is room for the results.
-    unsafe {
-        assert_eq!(MPI_T_event_get_index(name.as_ptr(), Out::to(&mut index)), 0);
-        assert_eq!(MPI_T_event_handle_alloc(index, null_mut(), Info::null(), Out::to(&mut registration)), 0);
-    }
+    let ((code, index), mut registration) = (index_of(Text::of(name)), RegistrationHandle(0));
+    // SAFETY: there is room for the result.
+    let made = unsafe { MPI_T_event_handle_alloc(index, null(), Info::null(), Out::to(&mut registration)) };
+    assert_eq!((code, made), (0, 0));
     registration
 }
 
-/// Sets the callback of a registration for a level. `user` points to a value that outlives the registration.
-fn set_callback(registration: RegistrationHandle, level: c_int, user: *mut c_void, function: EventFunction) {
-    // SAFETY: a valid registration.
-    let code = unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user, Some(function)) };
+fn opaque<T>(user: &T) -> Opaque {
+    Opaque(std::ptr::from_ref(user).cast_mut().cast())
+}
+
+type OnEvent<T> = extern "C" fn(InstancePointer, RegistrationHandle, c_int, &T);
+
+/// Sets the callback of a registration for a level. `user` outlives the registration.
+fn set_callback<T>(registration: RegistrationHandle, level: c_int, user: &T, function: OnEvent<T>) {
+    let function = Some(entry4::<(), _, _, _, _, _, _, _, _>(function));
+    // SAFETY: the function with its argument.
+    let code = unsafe { MPI_T_event_register_callback(registration, level, Info::null(), opaque(user), function) };
     assert_eq!(code, 0);
 }
 
-/// Makes a registration with a callback of this level. `user` points to a value that outlives it.
-fn registered(name: &CStr, level: c_int, user: *mut c_void, function: EventFunction) -> RegistrationHandle {
+/// Makes a registration with a callback of this level. `user` outlives it.
+fn registered<T>(name: &CStr, level: c_int, user: &T, function: OnEvent<T>) -> RegistrationHandle {
     let registration = alloc(name);
     set_callback(registration, level, user, function);
     registration
 }
 
-fn set_dropped(registration: RegistrationHandle, function: Option<DroppedFunction>) {
-    // SAFETY: a valid registration.
+/// Sets or removes the handler of a registration whose callbacks have a [`Seen`].
+fn count_dropped(registration: RegistrationHandle, is_counted: bool) {
+    let function = is_counted.then_some(entry5(on_dropped) as DroppedFunction);
+    // SAFETY: the function with the argument of a callback.
     assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
 }
 
+type OnFree<T> = extern "C" fn(RegistrationHandle, c_int, &T);
+
+/// Frees a registration, and returns the code. `user` exists until `function` has been called.
+fn free_with<T>(registration: RegistrationHandle, user: &T, function: Option<OnFree<T>>) -> c_int {
+    let function = function.map(|function| entry3::<(), _, _, _, _, _, _>(function) as FreeFunction);
+    // SAFETY: the function with its argument.
+    unsafe { MPI_T_event_handle_free(registration, opaque(user), function) }
+}
+
 fn free_noted(registration: RegistrationHandle, seen: &Mutex<Seen>) {
-    // SAFETY: a valid registration, which `seen` outlives.
-    assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
+    assert_eq!(free_with(registration, seen, Some(on_free)), 0);
 }
 
 /// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
 /// a flush calls a callback that may do anything.
 fn free(registration: RegistrationHandle) {
-    // SAFETY: a valid registration.
-    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
+    assert_eq!(free_with(registration, &(), None), 0);
     assert_eq!(ibex_events_flush(), 0);
 }
 
@@ -153,15 +180,11 @@ fn raise(events: usize) {
     }
 }
 
-fn user(seen: &Mutex<Seen>) -> *mut c_void {
-    std::ptr::from_ref(seen).cast_mut().cast()
-}
-
 #[test]
 fn a_callback_reads_the_raised_values_and_gets_the_safety_level_of_its_place() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = registered(c"ibex_xfer_end", 3, user(&seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", 3, &seen, on_xfer_end);
     events::raise(Safety::MpiRestricted, || XferEnd { tag: -5, bytes: 1 << 40, request: 7, ..XferEnd::default() });
     free_noted(registration, &seen);
     events::raise(Safety::MpiRestricted, XferEnd::default);
@@ -177,7 +200,7 @@ fn a_callback_reads_the_raised_values_and_gets_the_safety_level_of_its_place() {
 fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    registered(c"ibex_port_async", 2, user(&seen), frees_itself);
+    registered(c"ibex_port_async", 2, &seen, frees_itself);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     let seen = seen.into_inner().expect("no panic");
@@ -187,11 +210,6 @@ fn a_callback_may_free_its_own_registration() {
 #[test]
 fn a_name_that_is_not_text_is_unknown() {
     let _alone = alone();
-    let mut index = 0;
-    // SAFETY: a string that ends in 0, and null.
-    unsafe {
-        let name = c"btl_ibex_\xff";
-        assert_eq!(MPI_T_event_get_index(name.as_ptr(), Out::to(&mut index)), Code::InvalidName.number());
-        assert_eq!(MPI_T_event_get_index(null(), Out::to(&mut index)), Code::Invalid.number());
-    }
+    assert_eq!(index_of(Text::of(c"btl_ibex_\xff")).0, Code::InvalidName.number());
+    assert_eq!(index_of(Text::NULL).0, Code::Invalid.number());
 }

@@ -14,39 +14,39 @@
 
 use std::ffi::{c_int, c_void};
 
+use engine::transport::{Refused, Token};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::atomic_message::{OPERAND, Word};
 use super::emulated_atomic;
 use super::operation::CallbackArguments;
-use super::rdma::RdmaRequest;
+use super::rdma::{Ends, RdmaRequest};
 use crate::btl::module::Module;
 use crate::btl::watch::Kind;
+use crate::runtime::device::Port;
+use crate::runtime::entry::entry7;
 use crate::runtime::guard::fence;
-use crate::runtime::memory::Registered;
+use crate::runtime::memory::{Registered, RegistrationHandle};
 use crate::runtime::modex;
-
-type Opaque = sys::mca_btl_base_registration_handle_t;
 
 fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
     flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
 }
 
-fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
-    !local_handle.is_null() && module.has_atomics && is_of_8_bytes(flags, remote_address)
-}
-
 /// `btl_atomic_fop`: adds to remote memory; `local_address` gets the former value.
+///
+/// # Safety
+/// As for [`RdmaRequest::new`], with 8 bytes.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_atomic_fop<const BY_MESSAGES: bool>(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
     remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    local_handle: Option<&RegistrationHandle>,
+    remote_handle: Option<&RegistrationHandle>,
     op: sys::mca_btl_base_atomic_op_t,
     operand: u64,
     flags: c_int,
@@ -55,37 +55,32 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop<const BY_MESSAGES: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if BY_MESSAGES {
-        if op != sys::MCA_BTL_ATOMIC_ADD || !is_of_8_bytes(flags, remote_address) {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        }
-        let (is_own, add) = (remote_handle.is_null(), Word::Add(operand));
-        // SAFETY: M1, M3: without a remote handle the target is this process.
-        return unsafe { emulated_atomic::start("btl_atomic_fop", call, remote_address, is_own, add) };
+    let (local, remote) = ((local_address, local_handle), (remote_address, remote_handle));
+    // SAFETY: M3: the handles cover the 8 bytes of the result and of the target (btl.h).
+    let add = unsafe { RdmaRequest::new((module, peer), local, remote, OPERAND, (callback, context, data)) };
+    if op != sys::MCA_BTL_ATOMIC_ADD || !is_of_8_bytes(flags, remote_address) {
+        return sys::OPAL_ERR_NOT_SUPPORTED;
     }
-    let add = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
-    let fits =
-        |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
-    // SAFETY: M1, M3: the handles cover the 8 bytes of the result and of the target (btl.h).
-    let start = |add: RdmaRequest| unsafe {
-        add.start("btl_atomic_fop", Kind::FetchAdd, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
-            port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
-        })
-    };
-    // SAFETY: M1, M3: without a remote handle the operation is on 8 bytes of this process.
-    if remote_handle.is_null() { unsafe { start_on_own_memory(add, start) } } else { start(add) }
+    if BY_MESSAGES {
+        return emulated_atomic::start("btl_atomic_fop", &add, Word::Add(operand));
+    }
+    start("btl_atomic_fop", Kind::FetchAdd, add, |port, ends, token| {
+        port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
+    })
 }
 
 /// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; `local_address` gets the former value.
+///
+/// # Safety
+/// As for [`RdmaRequest::new`], with 8 bytes.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_atomic_cswap<const BY_MESSAGES: bool>(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
     remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    local_handle: Option<&RegistrationHandle>,
+    remote_handle: Option<&RegistrationHandle>,
     compare: u64,
     value: u64,
     flags: c_int,
@@ -94,53 +89,57 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap<const BY_MESSAGES: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if BY_MESSAGES {
-        if !is_of_8_bytes(flags, remote_address) {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        }
-        let (is_own, swap) = (remote_handle.is_null(), Word::Swap { compare, value });
-        // SAFETY: M1, M3: without a remote handle the target is this process.
-        return unsafe { emulated_atomic::start("btl_atomic_cswap", call, remote_address, is_own, swap) };
+    let (local, remote) = ((local_address, local_handle), (remote_address, remote_handle));
+    // SAFETY: M3: the handles cover the 8 bytes of the result and of the target (btl.h).
+    let swap = unsafe { RdmaRequest::new((module, peer), local, remote, OPERAND, (callback, context, data)) };
+    if !is_of_8_bytes(flags, remote_address) {
+        return sys::OPAL_ERR_NOT_SUPPORTED;
     }
-    let swap = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
-    let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
-    // SAFETY: M1, M3: the handles cover the 8 bytes of the result and of the target (btl.h).
-    let start = |swap: RdmaRequest| unsafe {
-        swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
-            port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
-        })
+    if BY_MESSAGES {
+        return emulated_atomic::start("btl_atomic_cswap", &swap, Word::Swap { compare, value });
+    }
+    start("btl_atomic_cswap", Kind::CompareSwap, swap, |port, ends, token| {
+        port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
+    })
+}
+
+/// Starts an operation of the adapter: [`RdmaRequest::start`].
+#[inline]
+fn start(
+    name: &'static str,
+    kind: Kind,
+    request: RdmaRequest<'_>,
+    post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+) -> c_int {
+    let has_result = !request.call.local_handle.is_null();
+    let start = |request: RdmaRequest<'_>| {
+        let fits = |module: &Module| has_result && module.has_atomics;
+        request.start(name, kind, sys::OPAL_ERR_NOT_SUPPORTED, fits, post)
     };
-    // SAFETY: M1, M3: without a remote handle the operation is on 8 bytes of this process.
-    if remote_handle.is_null() { unsafe { start_on_own_memory(swap, start) } } else { start(swap) }
+    if request.remote_handle.is_none() { start_on_own_memory(request, start) } else { start(request) }
 }
 
 struct Finish {
     registered: Registered,
-    function: sys::mca_btl_base_rdma_completion_fn_t,
-    context: *mut c_void,
+    call: CallbackArguments,
 }
 
 /// Starts an operation for which Open MPI gave no remote handle. `OPAL_ERR_OUT_OF_RESOURCE`: the memory cannot be
 /// registered now, and osc/rdma retries; after any other code it would use the processor beside the adapter.
-///
-/// # Safety
-/// M1, M3. `request` is for `size` bytes of this process at its remote address.
 #[cold]
-unsafe fn start_on_own_memory(mut request: RdmaRequest, start: impl FnOnce(RdmaRequest) -> c_int) -> c_int {
+fn start_on_own_memory(request: RdmaRequest<'_>, start: impl FnOnce(RdmaRequest<'_>) -> c_int) -> c_int {
     fence("an atomic on own memory", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(request.call.btl) };
+        let module = request.call.module();
         let target = std::ptr::with_exposed_provenance_mut::<c_void>(request.remote_address as usize);
         let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
         // SAFETY: M3: memory of a window, which lives until its operations are complete.
-        let Some(registered) = (unsafe { module.memory().register(target, request.size, access) }) else {
+        let Some(registered) = (unsafe { module.memory().register(target, OPERAND, access) }) else {
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
-        let (function, context) = (request.call.callback, request.call.context);
-        let finish = Box::into_raw(Box::new(Finish { registered, function, context }));
-        request.remote_handle = registered.handle().as_ptr().cast();
-        request.call.callback = Some(finished);
+        let finish = Box::into_raw(Box::new(Finish { registered, call: request.call }));
+        let mut request = request;
+        request.remote_handle = Some(registered.keys());
+        request.call.callback = Some(entry7(finished));
         request.call.context = finish.cast();
         let code = match own_endpoint(module) {
             Some(peer) => {
@@ -164,23 +163,19 @@ fn own_endpoint(module: &Module) -> Option<*mut sys::mca_btl_base_endpoint_t> {
 }
 
 /// Completes an operation on own memory (`btl.h`, `mca_btl_base_rdma_completion_fn_t`).
-unsafe extern "C" fn finished(
-    btl: *mut sys::mca_btl_base_module_t,
+extern "C" fn finished(
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
-    local_address: *mut c_void,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    context: *mut c_void,
-    data: *mut c_void,
+    _local_address: *mut c_void,
+    _local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    finish: Box<Finish>,
+    _data: *mut c_void,
     status: c_int,
 ) {
     fence("the end of an atomic on own memory", (), || {
-        // SAFETY: `start_on_own_memory` made it for this operation, which completes once.
-        let finish = unsafe { Box::from_raw(context.cast::<Finish>()) };
-        // SAFETY: M1, R3: the operation is complete, so no work request names the registration.
-        unsafe { Module::from_raw(btl).memory().put_back(finish.registered) };
-        if let Some(function) = finish.function {
-            // SAFETY: the callback with the arguments that Open MPI gave.
-            unsafe { function(btl, peer, local_address, local_handle, finish.context, data, status) };
-        }
+        // SAFETY: R3: the operation is complete, so no work request names the registration.
+        unsafe { module.memory().put_back(finish.registered) };
+        // SAFETY: the operation is complete, and this is its only callback.
+        unsafe { CallbackArguments { peer, ..finish.call }.call(status) };
     });
 }

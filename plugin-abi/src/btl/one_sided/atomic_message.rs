@@ -3,7 +3,6 @@
 //! request has an answer: the former value, or that nothing was executed. Called by `emulated_atomic`, which sends and
 //! receives them. Grade: pending. Threads: any. Tests: below.
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::peer::PeerName;
@@ -73,52 +72,36 @@ impl Message {
 /// Executes a request, and passes the answer to `send`, which returns whether it goes out. `way` is what `send` needs
 /// for that; without it nothing is executed. If the origin gets no answer, the error says whether the atomic was
 /// executed.
-///
-/// # Safety
-/// As for [`performed`].
-pub(super) unsafe fn served<Way, Registered>(
+pub(super) fn served<'memory, Way, Held>(
     request: &Message,
     way: Option<Way>,
-    register: impl FnOnce(*mut c_void) -> Option<Registered>,
-    put_back: impl FnOnce(Registered),
+    register: impl FnOnce(u64) -> Option<(&'memory AtomicU64, Held)>,
+    put_back: impl FnOnce(Held),
     send: impl FnOnce(Way, &Message) -> bool,
 ) -> Result<(), bool> {
     let way = way.ok_or(false)?;
-    // SAFETY: the caller says of `register` what `performed` requires.
-    let word = unsafe { performed(request, register, put_back) };
+    let word = performed(request, register, put_back);
     if send(way, &Message { word, ..*request }) { Ok(()) } else { Err(word != Word::NotDone) }
 }
 
 /// Executes a request, and returns the answer. Like an adapter, does not access memory that `register` refuses, nor an
-/// unaligned operand, on which no operation is atomic.
-///
-/// # Safety
-/// Memory that `register` accepts may be written until `put_back` is called.
-unsafe fn performed<Registered>(
+/// unaligned operand, on which no operation is atomic. The memory is `put_back` afterwards.
+fn performed<'memory, Held>(
     request: &Message,
-    register: impl FnOnce(*mut c_void) -> Option<Registered>,
-    put_back: impl FnOnce(Registered),
+    register: impl FnOnce(u64) -> Option<(&'memory AtomicU64, Held)>,
+    put_back: impl FnOnce(Held),
 ) -> Word {
     if request.address == 0 || !request.address.is_multiple_of(OPERAND as u64) {
         return Word::NotDone;
     }
-    let Some(registered) = register(std::ptr::with_exposed_provenance_mut(request.address as usize)) else {
-        return Word::NotDone;
-    };
-    // SAFETY: the caller says that memory which `register` accepts may be written; the address is aligned.
-    let was = unsafe { done(request.address, request.word) };
-    put_back(registered);
+    let Some((place, held)) = register(request.address) else { return Word::NotDone };
+    let was = done(place, request.word);
+    put_back(held);
     Word::Was(was)
 }
 
 /// Executes an atomic on 8 bytes of this process; returns the former value.
-///
-/// # Safety
-/// At `address` are 8 aligned bytes that may be written.
-pub(super) unsafe fn done(address: u64, word: Word) -> u64 {
-    let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: the caller says that these are 8 aligned bytes that may be written.
-    let place = unsafe { AtomicU64::from_ptr(place) };
+pub(super) fn done(place: &AtomicU64, word: Word) -> u64 {
     match word {
         Word::Add(operand) => place.fetch_add(operand, Ordering::SeqCst),
         Word::Swap { compare, value } => {
@@ -149,9 +132,7 @@ mod tests {
     #[test]
     fn each_atomic_returns_the_former_value() {
         let place = AtomicU64::new(5);
-        let address = place.as_ptr().expose_provenance() as u64;
-        // SAFETY: an aligned variable of the test.
-        let on = |word| unsafe { done(address, word) };
+        let on = |word| done(&place, word);
         assert_eq!([on(Word::Add(2)), on(Word::Swap { compare: 9, value: 1 })], [5, 7]);
         assert_eq!([on(Word::Swap { compare: 7, value: 1 }), on(Word::Add(u64::MAX))], [7, 1]);
         assert_eq!(place.load(Ordering::Relaxed), 0);
@@ -160,13 +141,12 @@ mod tests {
     #[test]
     fn performed_answers_every_request_even_one_that_it_cannot_execute() {
         let place = AtomicU64::new(5);
-        let there = place.as_ptr().expose_provenance() as u64;
+        let there = place.as_ptr().addr() as u64;
         let taken = Cell::new(0);
         let ask = |address, is_there: bool| {
             let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
-            let register = |_| is_there.then(|| taken.set(taken.get() + 1));
-            // SAFETY: the memory is a variable of the test.
-            unsafe { performed(&request, register, |()| taken.set(taken.get() - 1)) }
+            let register = |_| is_there.then(|| (&place, taken.set(taken.get() + 1)));
+            performed(&request, register, |()| taken.set(taken.get() - 1))
         };
         assert_eq!([ask(there, false), ask(0, true), ask(there + 4, true)], [Word::NotDone; 3]);
         assert_eq!((place.load(Ordering::Relaxed), ask(there, true)), (5, Word::Was(5)));
@@ -176,15 +156,15 @@ mod tests {
     #[test]
     fn a_request_that_gets_no_answer_is_an_error_that_says_whether_it_was_executed() {
         let (place, answered) = (AtomicU64::new(5), Cell::new(None));
-        let address = place.as_ptr().expose_provenance() as u64;
+        let address = place.as_ptr().addr() as u64;
         let serve = |way: Option<()>, is_there: bool, goes_out: bool| {
             let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
             let send = |(), answer: &Message| {
                 answered.set(Some(*answer));
                 goes_out
             };
-            // SAFETY: the memory is a variable of the test.
-            let outcome = unsafe { served(&request, way, |_| is_there.then_some(9), |held| assert_eq!(held, 9), send) };
+            let register = |_| is_there.then_some((&place, 9));
+            let outcome = served(&request, way, register, |held| assert_eq!(held, 9), send);
             let answer: Option<Message> = answered.take();
             assert!(answer.is_none_or(|answer| Message { word: request.word, ..answer } == request));
             (outcome, answer.map(|answer| answer.word), place.load(Ordering::Relaxed))

@@ -13,8 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::events::{self, HostTimestamp};
@@ -28,6 +27,7 @@ use parking_lot::Mutex;
 use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
 use super::atomic_message::{Message, OPERAND, SIZE, Word, done, served};
 use super::operation::{CallbackArguments, Operation};
+use super::rdma::RdmaRequest;
 use crate::btl::completion::{give_back, operation_done};
 use crate::btl::endpoint::endpoint;
 use crate::btl::failures;
@@ -36,18 +36,16 @@ use crate::btl::two_sided::descriptor::{self, pool::Descriptor};
 use crate::btl::two_sided::send::btl_send;
 use crate::btl::watch::{self, Kind, Watched};
 use crate::runtime::device::Port;
+use crate::runtime::entry::entry13;
+use crate::runtime::free_list::Owned;
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 
 /// The last of the tags that `btl.h` gives to BTLs; Open MPI's own BTLs use the first ones.
 const TAG: u8 = sys::MCA_BTL_TAG_BTL as u8 + 31;
 
-struct Waiting(NonNull<Operation>);
-
-// SAFETY: only the thread that takes a module's record out of the table uses it.
-unsafe impl Send for Waiting {}
-
-static WAITING: Mutex<BTreeMap<u64, Waiting>> = Mutex::new(BTreeMap::new());
+/// Operations that wait for an answer, by number.
+static WAITING: Mutex<BTreeMap<u64, Owned<Operation>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Gives a module these atomics if its adapter has none and Open MPI needs them. Setup.
@@ -60,27 +58,19 @@ pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
         return;
     }
     base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB;
-    base.btl_atomic_fop = Some(btl_atomic_fop::<true>);
-    base.btl_atomic_cswap = Some(btl_atomic_cswap::<true>);
+    base.btl_atomic_fop = Some(entry13(btl_atomic_fop::<true>));
+    base.btl_atomic_cswap = Some(entry13(btl_atomic_cswap::<true>));
     // SAFETY: MPI is initialised, and no message with this tag has been sent.
     unsafe { listen(TAG, received_by::<Asked>()) };
 }
 
-/// Starts an atomic by message; `name` is the function that Open MPI called.
-///
-/// # Safety
-/// M1, M3. `address` is that of 8 bytes in a window of the peer or, if `is_own`, of this process.
-pub(super) unsafe fn start(
-    name: &'static str,
-    call: CallbackArguments,
-    address: u64,
-    is_own: bool,
-    word: Word,
-) -> c_int {
+/// Starts an atomic by message, or executes it on memory of this process; `name` is the function that Open MPI called.
+pub(super) fn start(name: &'static str, request: &RdmaRequest<'_>, word: Word) -> c_int {
     fence(name, sys::OPAL_ERROR, || {
         let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let me = modex::from_openmpi(me.name());
-        if is_own {
+        let (call, address) = (request.call, request.remote_address);
+        if request.remote_handle.is_none() {
             let watched = watched(&call, address, word, || (Some(me), u32::MAX));
             if let Some((watched, moment)) = &watched {
                 watch::started(watched, *moment);
@@ -88,7 +78,7 @@ pub(super) unsafe fn start(
             // SAFETY: M3: 8 bytes of this process. The callback runs before this returns, because osc/rdma of 4.1
             // crashes if this returns 1.
             unsafe {
-                write_result(&call, done(address, word));
+                write_result(&call, done(AtomicU64::from_ptr(with_exposed_provenance_mut(address as usize)), word));
                 call.call(sys::OPAL_SUCCESS);
             }
             if let Some((watched, _)) = watched {
@@ -96,28 +86,21 @@ pub(super) unsafe fn start(
             }
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(call.btl) };
+        let module = call.module();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let watched = watched(&call, address, word, || (module.peer_name(endpoint(call.peer)), module.index.into()));
         let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        let operation = state.operations.take();
-        // SAFETY: the record has just been taken, so nobody else uses it.
-        unsafe {
-            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: watched.is_some(), ..call });
-            if let Some((watched, _)) = watched {
-                (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
-            }
-        }
+        let mut operation = state.operations.take();
+        (operation.call, operation.watched) = (call, watched.map(|(watched, _)| watched));
         drop(state);
-        WAITING.lock().insert(number, Waiting(operation));
+        WAITING.lock().insert(number, operation);
         let message = Message { word, number, address, from: me, port: module.index };
-        // SAFETY: M1: Open MPI's endpoint of this module; M2: just taken.
-        let sent = take(module).map(|taken| unsafe { send_in(module, call.peer, taken, &message) });
+        let sent = Envelope::take(module).map(|envelope| envelope.send(call.peer, &message));
         let code = sent.unwrap_or(sys::OPAL_ERR_OUT_OF_RESOURCE);
-        if code < 0 && WAITING.lock().remove(&number).is_some() {
-            // SAFETY: the record is this module's, and has just been taken out of the table.
-            unsafe { give_back(module, operation.as_ptr()) };
+        if code < 0
+            && let Some(operation) = WAITING.lock().remove(&number)
+        {
+            give_back(operation);
             return code;
         }
         if let Some((watched, moment)) = watched {
@@ -143,28 +126,32 @@ fn watched(
     Some((Watched { kind, operation, local, remote, bytes, peer, port }, events::host_timestamp()))
 }
 
-fn take(module: &Module) -> Option<NonNull<Descriptor>> {
-    descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
+/// A descriptor of a module with room for a message, which has not been sent.
+struct Envelope<'call> {
+    module: &'call Module,
+    descriptor: Owned<Descriptor>,
 }
 
-/// # Safety
-/// M1: `peer` is an endpoint of the module; M2: [`take`] took the descriptor from it, and it has not been sent.
-unsafe fn send_in(
-    module: &Module,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    taken: NonNull<Descriptor>,
-    message: &Message,
-) -> c_int {
-    let bytes = message.bytes();
-    // SAFETY: M2: `take` has returned it, so it has room for `SIZE` bytes.
-    unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
-    // SAFETY: M1, M2: it is filled, and belongs to this module.
-    let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };
-    if code < 0 {
-        // SAFETY: M2: `btl_send` has refused it.
-        unsafe { descriptor::free(module, taken.as_ptr()) };
+impl<'call> Envelope<'call> {
+    fn take(module: &'call Module) -> Option<Self> {
+        let descriptor = descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
+        Some(Envelope { module, descriptor })
     }
-    code
+
+    fn send(self, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
+        let Envelope { module, descriptor } = self;
+        let (bytes, address) = (message.bytes(), descriptor.as_ptr());
+        // SAFETY: R2: `take` has made room for `SIZE` bytes, which no adapter has.
+        unsafe { descriptor.start().copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
+        let code = btl_send(module, peer, descriptor, TAG);
+        if code < 0
+            && let Some(refused) = NonNull::new(address)
+        {
+            // SAFETY: M2: it is this module's, and `btl_send` has refused it, so nobody else uses it.
+            unsafe { descriptor::free(module, Owned::new(refused)) };
+        }
+        code
+    }
 }
 
 /// # Safety
@@ -207,15 +194,20 @@ impl Receiver for Asked {
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
     // Takes the descriptor of the answer first, so that it can be sent once the memory has changed.
-    let way = asker.zip(take(module));
+    let way = asker.zip(Envelope::take(module));
     let (memory, access) = (module.memory(), sys::MCA_BTL_REG_FLAG_ACCESS_ANY);
-    // SAFETY: M1: the asker's endpoint of this module; M2: taken above.
-    let send = |(asker, taken), answer: &Message| unsafe { send_in(module, module.pointer(asker), taken, answer) >= 0 };
-    // SAFETY: memory that can be registered is mapped, as long as it is registered; a window is registered already, and
-    // found in the cache. R3: no work request names the registration.
-    let outcome = unsafe {
-        served(request, way, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held), send)
+    let register = |address: u64| {
+        let target = with_exposed_provenance_mut::<u64>(address as usize);
+        // SAFETY: memory that can be registered is mapped, as long as it is registered; a window is registered already,
+        // and found in the cache.
+        let held = unsafe { memory.register(target.cast(), OPERAND, access) }?;
+        // SAFETY: it is registered for any access until `put_back`, and `served` has checked its alignment.
+        Some((unsafe { AtomicU64::from_ptr(target) }, held))
     };
+    // SAFETY: R3: no work request names the registration.
+    let put_back = |held| _ = unsafe { memory.put_back(held) };
+    let send = |(asker, envelope): (_, Envelope), answer: &Message| envelope.send(module.pointer(asker), answer) >= 0;
+    let outcome = served(request, way, register, put_back, send);
     if let Err(is_done) = outcome {
         unanswered(module, request, is_done);
     }
@@ -235,11 +227,10 @@ fn unanswered(module: &Module, request: &Message, is_done: bool) {
 /// Ends the job, because the target of an atomic answers that it was not executed.
 #[cold]
 fn refused(number: u64, address: u64) {
-    let Some(Waiting(operation)) = WAITING.lock().remove(&number) else { return };
-    // SAFETY: the record was taken out of the table, so nobody else uses it.
-    let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: M1: its module, which may be another one than that of the answer.
-    let module = unsafe { Module::from_raw(call.btl) };
+    let Some(operation) = WAITING.lock().remove(&number) else { return };
+    // Its module may be another one than that of the answer.
+    let call = operation.call;
+    let module = call.module();
     let target = endpoint(call.peer);
     let place = describe(module, |_| target);
     failures::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
@@ -253,12 +244,9 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
 }
 
 fn answered(number: u64, value: u64) {
-    let Some(Waiting(operation)) = WAITING.lock().remove(&number) else { return };
-    // SAFETY: the record was taken out of the table, so nobody else uses it.
-    let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: M3: the operation was not complete until now. M1: its module, perhaps not that of the answer.
-    unsafe {
-        write_result(&call, value);
-        operation_done(Module::from_raw(call.btl), operation.as_ptr(), endpoint(call.peer), Ok(()), None);
-    }
+    let Some(operation) = WAITING.lock().remove(&number) else { return };
+    // SAFETY: M3: the operation was not complete until now, so its callback has not run.
+    unsafe { write_result(&operation.call, value) };
+    let call = operation.call;
+    operation_done(call.module(), operation, endpoint(call.peer), Ok(()), None);
 }

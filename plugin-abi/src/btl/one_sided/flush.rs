@@ -19,15 +19,14 @@ use crate::runtime::idle::Idle;
 use crate::runtime::watch::SAFETY;
 
 /// `btl_flush`. For a single endpoint, too, it waits for all operations, as btl.h allows.
-pub(crate) unsafe extern "C" fn btl_flush(
-    btl: *mut sys::mca_btl_base_module_t,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-) -> c_int {
-    fence("btl_flush", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        if events::has_interest() { wait_watched(module, peer) } else { wait(module) }
-    })
+pub(crate) extern "C" fn btl_flush(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t) -> c_int {
+    fence(
+        "btl_flush",
+        sys::OPAL_ERROR,
+        || {
+            if events::has_interest() { wait_watched(module, peer) } else { wait(module) }
+        },
+    )
 }
 
 #[inline(always)]

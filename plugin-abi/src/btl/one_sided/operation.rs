@@ -5,21 +5,22 @@
 //! entered the port. Tests: below.
 
 use std::ffi::{c_int, c_void};
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::openmpi::sys;
 
+use crate::btl::module::Module;
 use crate::btl::watch::Watched;
-use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::free_list::{FreeList, Linked, Owned};
 
 #[repr(C, align(16))]
 pub(crate) struct Operation {
     /// Next record on the free list, or in an `OperationChain`, which requires it to be the first field.
-    pub(crate) next: *mut Operation,
+    next: *mut Operation,
     pub(crate) call: CallbackArguments,
-    /// Initialised if `call.is_watched`.
-    pub(crate) watched: MaybeUninit<Watched>,
+    /// Present if a tool listened when the operation was started.
+    pub(crate) watched: Option<Watched>,
 }
 
 #[derive(Clone, Copy)]
@@ -31,8 +32,6 @@ pub(crate) struct CallbackArguments {
     pub(crate) data: *mut c_void,
     pub(crate) local_address: *mut c_void,
     pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// Whether a tool listened when the operation was started.
-    pub(crate) is_watched: bool,
 }
 
 // SAFETY: only free lists and chains of records to give back use `next`. A free record's other pointers are not used.
@@ -41,11 +40,17 @@ unsafe impl Linked for Operation {
 }
 
 impl CallbackArguments {
+    #[inline]
+    pub(crate) fn module<'call>(&self) -> &'call Module {
+        // SAFETY: M1: the module of an operation that is not complete.
+        unsafe { Module::from_raw(self.btl) }
+    }
+
     /// # Safety
     /// The operation is complete, and its callback has not run.
     #[inline]
     pub(crate) unsafe fn call(&self, status: c_int) {
-        let CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, .. } = *self;
+        let CallbackArguments { btl, peer, callback, context, data, local_address, local_handle } = *self;
         if let Some(function) = callback {
             // SAFETY: the callback and the arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
             unsafe { function(btl, peer, local_address, local_handle, context, data, status) };
@@ -72,21 +77,23 @@ impl Operations {
     }
 
     #[inline]
-    pub(crate) fn take(&mut self) -> NonNull<Operation> {
+    pub(crate) fn take(&mut self) -> Owned<Operation> {
         self.taken += 1;
-        match self.records.take() {
+        let record = match self.records.take() {
             Some(free) => free,
             None => self.grow(),
-        }
+        };
+        // SAFETY: it has just been taken from the list, so nobody else uses it.
+        unsafe { Owned::new(record) }
     }
 
     /// # Safety
-    /// The record was taken from this list, and no posted or waiting request has it as its token.
+    /// The record was taken from this list.
     #[inline]
-    pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
+    pub(crate) unsafe fn give_back(&mut self, operation: Owned<Operation>) {
         self.taken -= 1;
-        // SAFETY: the caller says that it was taken from this list, and that no request has it as its token.
-        unsafe { self.records.give_back(operation) };
+        // SAFETY: the caller says that it was taken from this list; nobody else uses it (`Owned`).
+        unsafe { self.records.give_back(operation.into_raw()) };
     }
 
     #[cold]
@@ -99,9 +106,8 @@ impl Operations {
             data: null_mut(),
             local_address: null_mut(),
             local_handle: null_mut(),
-            is_watched: false,
         };
-        let unused = || Operation { call, next: null_mut(), watched: MaybeUninit::uninit() };
+        let unused = || Operation { call, next: null_mut(), watched: None };
         self.records.add((0..GROW_BY).map(|_| unused()).collect(), |_| {});
         self.records.take().expect("records were added")
     }
@@ -115,11 +121,12 @@ mod tests {
     fn a_record_is_reused_before_more_are_made() {
         let mut operations = Operations::new();
         let first = operations.take();
+        let address = first.as_ptr();
         assert!(!operations.are_over());
-        // SAFETY: it has just been taken, and nothing names it.
-        unsafe { operations.give_back(first.as_ptr()) };
+        // SAFETY: it has just been taken from this list.
+        unsafe { operations.give_back(first) };
         assert!(operations.are_over());
-        assert_eq!(operations.take(), first);
+        assert_eq!(operations.take().as_ptr(), address);
         assert_eq!(operations.records.blocks(), 1);
     }
 }

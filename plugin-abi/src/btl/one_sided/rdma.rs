@@ -5,7 +5,7 @@
 //! Sizes in bytes. Tests: `hw-tests/mpi/rma_*.c`.
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use engine::events;
@@ -26,11 +26,12 @@ use crate::runtime::memory::RegistrationHandle;
 /// Number of the next watched operation, so that a completed one is not soon followed by another with the same token.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
 
-pub(crate) struct RdmaRequest {
-    pub(crate) call: CallbackArguments,
-    pub(crate) remote_address: u64,
-    pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
-    pub(crate) size: usize,
+pub(crate) struct RdmaRequest<'call> {
+    pub(super) call: CallbackArguments,
+    local_handle: Option<&'call RegistrationHandle>,
+    pub(super) remote_address: u64,
+    pub(super) remote_handle: Option<&'call RegistrationHandle>,
+    size: usize,
 }
 
 pub(crate) struct Ends {
@@ -40,14 +41,31 @@ pub(crate) struct Ends {
     pub(crate) remote: RemoteSpan,
 }
 
-impl RdmaRequest {
-    /// Fills in a record and passes the request to the engine with `post`; `name` is the function that Open MPI called.
-    /// Returns 0; `unfit` if there is no remote handle or `fits` returns false; or the code of a lost peer.
+impl<'call> RdmaRequest<'call> {
+    /// Makes the request of a call of Open MPI: module and peer, the ends, and the arguments for the callback, which
+    /// runs once.
     ///
     /// # Safety
-    /// M1, M3. Each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
+    /// M3: each handle that is there covers the `size` bytes at its address; the remote one is the peer's. An atomic
+    /// without a remote handle is on `size` bytes of this process.
     #[inline]
-    pub(crate) unsafe fn start(
+    pub(super) unsafe fn new(
+        (module, peer): (&Module, *mut sys::mca_btl_base_endpoint_t),
+        (local_address, local_handle): (*mut c_void, Option<&'call RegistrationHandle>),
+        (remote_address, remote_handle): (u64, Option<&'call RegistrationHandle>),
+        size: usize,
+        (callback, context, data): (sys::mca_btl_base_rdma_completion_fn_t, *mut c_void, *mut c_void),
+    ) -> Self {
+        let handle = local_handle.map_or(null_mut(), |handle| std::ptr::from_ref(handle).cast_mut().cast());
+        let btl = module.as_raw();
+        let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle: handle };
+        RdmaRequest { call, local_handle, remote_address, remote_handle, size }
+    }
+
+    /// Fills in a record and passes the request to the engine with `post`; `name` is the function that Open MPI called.
+    /// Returns 0; `unfit` if there is no remote handle or `fits` returns false; or the code of a lost peer.
+    #[inline]
+    pub(crate) fn start(
         self,
         name: &'static str,
         kind: Kind,
@@ -56,28 +74,22 @@ impl RdmaRequest {
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
     ) -> c_int {
         fence(name, sys::OPAL_ERROR, || {
-            // SAFETY: M1.
-            let module = unsafe { Module::from_raw(self.call.btl) };
-            if self.remote_handle.is_null() || !fits(module) {
-                return unfit;
-            }
-            // SAFETY: M3, and the caller says which bytes the handles cover; the remote one is not null.
-            let ends = unsafe { self.ends() };
+            let module = self.call.module();
+            let Some(remote) = self.remote_handle.filter(|_| fits(module)) else { return unfit };
+            let ends = self.ends(*remote);
             let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             if events::has_interest() {
-                // SAFETY: M1, M3: the ends are those of this request.
-                return unsafe { self.start_watched((kind, module.index), state, ends, post) };
+                return self.start_watched((kind, module.index), state, ends, post);
             }
             let State { port, operations, .. } = &mut state;
-            let operation = operations.take();
-            // SAFETY: the record has just been taken, so nobody else uses it.
-            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call) };
-            let token = token::operation(operation.as_ptr(), 0);
+            let mut operation = operations.take();
+            (operation.call, operation.watched) = (self.call, None);
+            let token = token::operation(&operation, 0);
             if let Ok(()) = post(port, ends, token) {
                 sys::OPAL_SUCCESS
             } else {
-                // SAFETY: the engine has refused the request, so nothing names the record.
-                unsafe { operations.give_back(operation.as_ptr()) };
+                // SAFETY: it was taken from this list, above.
+                unsafe { operations.give_back(operation) };
                 drop(state);
                 failures::refused(module)
             }
@@ -85,12 +97,9 @@ impl RdmaRequest {
     }
 
     /// [`Self::start`] while a tool listens: records the kind of operation, and raises its event outside the port.
-    ///
-    /// # Safety
-    /// M1, M3. `ends` are those of this request.
     #[cold]
     #[inline(never)]
-    unsafe fn start_watched(
+    fn start_watched(
         self,
         (kind, index): (Kind, u8),
         mut state: State<'_>,
@@ -98,10 +107,10 @@ impl RdmaRequest {
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
     ) -> c_int {
         let State { port, operations, .. } = &mut state;
-        let operation = operations.take();
+        let mut operation = operations.take();
         // An operation that nobody watches has the number 0.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).max(1);
-        let token = token::operation(operation.as_ptr(), number);
+        let token = token::operation(&operation, number);
         let watched = Watched {
             kind,
             operation: token.0,
@@ -111,15 +120,11 @@ impl RdmaRequest {
             peer: watch::rank(port.peer_name(ends.to)),
             port: index.into(),
         };
-        // SAFETY: the record has just been taken, so nobody else uses it.
-        unsafe {
-            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call });
-            (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
-        }
+        (operation.call, operation.watched) = (self.call, Some(watched));
         let moment = events::host_timestamp();
         if post(port, ends, token).is_err() {
-            // SAFETY: the engine has refused the request, so nothing names the record.
-            unsafe { operations.give_back(operation.as_ptr()) };
+            // SAFETY: it was taken from this list, above.
+            unsafe { operations.give_back(operation) };
             tell(port);
             return sys::OPAL_ERR_UNREACH;
         }
@@ -128,35 +133,31 @@ impl RdmaRequest {
         sys::OPAL_SUCCESS
     }
 
-    /// # Safety
-    /// M3. Each handle covers the `size` bytes at its address; the remote one is the peer's, the local one may be null.
     #[inline]
-    unsafe fn ends(&self) -> Ends {
-        let local = if self.call.local_handle.is_null() {
-            LocalSpan::EMPTY
-        } else {
-            // SAFETY: not null, so the caller says that it is a handle of this process for these bytes.
-            let handle = unsafe { RegistrationHandle::read(self.call.local_handle.cast()) };
+    fn ends(&self, remote: RegistrationHandle) -> Ends {
+        let local = self.local_handle.map_or(LocalSpan::EMPTY, |handle| {
+            let address = self.call.local_address.expose_provenance() as u64;
             // SAFETY: M3, R3: registered under that key until the callback (btl.h).
-            unsafe { LocalSpan::new(self.call.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
-        };
-        // SAFETY: the peer's handle, which Open MPI has copied to this address.
-        let handle = unsafe { RegistrationHandle::read(self.remote_handle.cast()) };
-        let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
+            unsafe { LocalSpan::new(address, self.size as u32, handle.lkey) }
+        });
+        let remote = RemoteSpan { addr: self.remote_address, rkey: remote.rkey };
         Ends { to: endpoint(self.call.peer), local, remote }
     }
 }
 
 /// `btl_put`. Without a local handle the data goes inside the work request; Open MPI does so up to
 /// `btl_put_local_registration_threshold`.
+///
+/// # Safety
+/// As for [`RdmaRequest::new`].
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_put(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
     remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    local_handle: Option<&RegistrationHandle>,
+    remote_handle: Option<&RegistrationHandle>,
     size: usize,
     _flags: c_int,
     _order: c_int,
@@ -164,11 +165,12 @@ pub(crate) unsafe extern "C" fn btl_put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    let put = RdmaRequest { call, remote_address, remote_handle, size };
-    let inside = local_handle.is_null();
+    let (local, remote) = ((local_address, local_handle), (remote_address, remote_handle));
+    // SAFETY: M3: the handles cover these bytes (btl.h).
+    let put = unsafe { RdmaRequest::new((module, peer), local, remote, size, (callback, context, data)) };
+    let inside = local_handle.is_none();
     let fits = |module: &Module| size <= if inside { module.max_inline } else { module.max_message };
-    let post = |port: &mut Port, ends: Ends, token| {
+    put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
         }
@@ -176,19 +178,21 @@ pub(crate) unsafe extern "C" fn btl_put(
         // put is complete.
         let bytes = unsafe { InlineSpan::new(local_address.cast(), size) };
         port.put_inline(ends.to, bytes, ends.remote, token)
-    };
-    // SAFETY: M1, M3: the handles cover these bytes (btl.h).
-    unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
+    })
 }
 
+/// `btl_get`.
+///
+/// # Safety
+/// As for [`RdmaRequest::new`].
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_get(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
     remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    local_handle: Option<&RegistrationHandle>,
+    remote_handle: Option<&RegistrationHandle>,
     size: usize,
     _flags: c_int,
     _order: c_int,
@@ -196,13 +200,11 @@ pub(crate) unsafe extern "C" fn btl_get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    let get = RdmaRequest { call, remote_address, remote_handle, size };
-    let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message;
-    // SAFETY: M1, M3: the handles cover these bytes (btl.h).
-    unsafe {
-        get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
-            port.get(ends.to, ends.local, ends.remote, token)
-        })
-    }
+    let (local, remote) = ((local_address, local_handle), (remote_address, remote_handle));
+    // SAFETY: M3: the handles cover these bytes (btl.h).
+    let get = unsafe { RdmaRequest::new((module, peer), local, remote, size, (callback, context, data)) };
+    let fits = |module: &Module| local_handle.is_some() && size <= module.max_message;
+    get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+        port.get(ends.to, ends.local, ends.remote, token)
+    })
 }

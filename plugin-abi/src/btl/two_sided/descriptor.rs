@@ -17,41 +17,46 @@ use crate::btl::failures;
 use crate::btl::module::{Module, State};
 use crate::btl::token::{Record, record};
 use crate::runtime::device::Port;
+use crate::runtime::free_list::Owned;
 use crate::runtime::guard::fence;
 
 pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
 
-use pool::{Descriptor, Descriptors, take_registration};
-pub(crate) use pool::{bytes, length, spans, start};
+use pool::{Descriptor, Descriptors};
+
+/// Gives the registration of a descriptor back to the cache, if it has one.
+#[inline]
+pub(crate) fn put_back_registration(module: &Module, descriptor: &mut Descriptor) {
+    if let Some(registered) = descriptor.take_registration() {
+        // SAFETY: R3: no adapter has the message of a descriptor that is owned.
+        unsafe { module.memory().put_back(registered) };
+    }
+}
 
 /// Gives an allocated descriptor back to its pool, and its registration to the cache.
 ///
 /// # Safety
-/// M1, M2. No posted work request names the descriptor (R2, R3).
-pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int {
-    // SAFETY: M2: the caller gives it back, so nobody else uses it.
-    if let Some(registered) = unsafe { take_registration(descriptor) } {
-        // SAFETY: R3: the caller says that no posted work request names it.
-        unsafe { module.memory().put_back(registered) };
-    }
+/// M2: the descriptor is this module's.
+pub(crate) unsafe fn free(module: &Module, mut descriptor: Owned<Descriptor>) -> c_int {
+    put_back_registration(module, &mut descriptor);
     let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-    // SAFETY: M2, R2: the caller says that no posted work request names it.
+    // SAFETY: M2, as the caller says.
     unsafe { state.descriptors.give_back(descriptor) };
     sys::OPAL_SUCCESS
 }
 
 /// Takes a descriptor of the module. `None`: the port is entered further up the stack, or see [`Descriptors::take`].
 #[inline]
-pub(crate) fn take(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+pub(crate) fn take(module: &Module, size: usize, flags: u32) -> Option<Owned<Descriptor>> {
     let mut state = module.enter()?;
     let State { port, descriptors, .. } = &mut state;
     descriptors.take(&mut **port, size, flags)
 }
 
 /// Takes a descriptor with a slot. `None`: the port is entered further up the stack, or see [`Descriptors::take_slot`].
-fn take_slot(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+fn take_slot(module: &Module, size: usize, flags: u32) -> Option<Owned<Descriptor>> {
     let mut state = module.enter()?;
     let State { port, descriptors, .. } = &mut state;
     descriptors.take_slot(&mut **port, size, flags)
@@ -62,8 +67,11 @@ impl pool::Slots for Port {
         Port::grow(self, size, count).ok()
     }
 
-    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool) {
-        Port::reclaim(self, &mut |token| message(token).is_some_and(&mut *silent));
+    fn reclaim(&mut self, silent: &mut dyn FnMut(Owned<Descriptor>) -> bool) {
+        Port::reclaim(self, &mut |token| {
+            // SAFETY: the engine passes the token of a complete request, so nobody else uses its descriptor.
+            message(token).is_some_and(|descriptor| silent(unsafe { Owned::new(descriptor) }))
+        });
     }
 }
 
@@ -71,8 +79,8 @@ impl pool::Slots for Port {
 #[cold]
 pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
     port.reap(&mut |token| {
-        // SAFETY: the engine passes a token once, when its request is complete.
-        message(token).is_some_and(|descriptor| unsafe { descriptors.give_back_silent(descriptor) })
+        // SAFETY: M2: the engine passes the token of a complete request of this port; nobody else has the descriptor.
+        message(token).is_some_and(|descriptor| unsafe { descriptors.give_back_silent(Owned::new(descriptor)) })
     });
 }
 
@@ -84,69 +92,60 @@ fn message(token: Token) -> Option<NonNull<Descriptor>> {
     }
 }
 
-pub(crate) unsafe extern "C" fn btl_alloc(
-    btl: *mut sys::mca_btl_base_module_t,
+pub(crate) extern "C" fn btl_alloc(
+    module: &Module,
     _endpoint: *mut sys::mca_btl_base_endpoint_t,
     _order: u8,
     size: usize,
     flags: u32,
 ) -> *mut sys::mca_btl_base_descriptor_t {
     fence("btl_alloc", null_mut(), || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
         let Some(descriptor) = take(module, size, flags) else {
             failures::out_of_slots(module);
             return null_mut();
         };
-        descriptor.as_ptr().cast()
+        descriptor.into_raw().cast()
     })
 }
 
-pub(crate) unsafe extern "C" fn btl_free(
-    btl: *mut sys::mca_btl_base_module_t,
-    descriptor: *mut sys::mca_btl_base_descriptor_t,
-) -> c_int {
-    fence("btl_free", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        // SAFETY: M2; Open MPI frees only a descriptor that was never sent, or has completed (btl.h, btl_free).
-        unsafe { free(module, descriptor.cast()) }
-    })
+/// `btl_free`. Open MPI frees only a descriptor that was never sent, or has completed (btl.h).
+///
+/// # Safety
+/// M2: the descriptor is this module's.
+pub(crate) unsafe extern "C" fn btl_free(module: &Module, descriptor: Owned<Descriptor>) -> c_int {
+    // SAFETY: M2, as the caller says.
+    fence("btl_free", sys::OPAL_ERROR, || unsafe { free(module, descriptor) })
 }
 
 /// `btl_prepare_src`: returns a descriptor with `reserve` bytes for a header, and up to `*size` bytes of the
 /// convertor's data behind it: sent in place from `zero_copy_min` on, copied otherwise.
+///
+/// # Safety
+/// M3: the convertor is null or that of the user's send buffer, and the caller's during this call.
 pub(crate) unsafe extern "C" fn btl_prepare_src(
-    btl: *mut sys::mca_btl_base_module_t,
+    module: &Module,
     _endpoint: *mut sys::mca_btl_base_endpoint_t,
     convertor: *mut sys::opal_convertor_t,
     _order: u8,
     reserve: usize,
-    size: *mut usize,
+    size: &mut usize,
     flags: u32,
 ) -> *mut sys::mca_btl_base_descriptor_t {
     fence("btl_prepare_src", null_mut(), || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        // SAFETY: `size` is the call's in and out parameter.
-        let wanted = unsafe { size.read() };
-        // SAFETY: the convertor is the caller's during this call.
+        // SAFETY: M3: null, or the caller's during this call.
         let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else { return null_mut() };
         let limit = module.max_send_size.saturating_sub(reserve);
-        let length = wanted.min(limit);
+        let length = limit.min(*size);
         let piece = Piece { reserve, length, flags };
         let pays = length >= module.zero_copy_min && length > 0;
-        // SAFETY: M1, M3: the convertor describes the user's send buffer.
-        let zero_copy = if pays { unsafe { in_place(module, &mut data, piece) } } else { None };
-        // SAFETY: M1, M3: the convertor describes the user's send buffer.
-        let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, piece) });
+        let zero_copy = if pays { in_place(module, &mut data, piece) } else { None };
+        let prepared = zero_copy.or_else(|| copied(module, &mut data, piece));
         let Some((descriptor, length)) = prepared else {
             failures::out_of_slots(module);
             return null_mut();
         };
-        // SAFETY: `size` is the call's in and out parameter.
-        unsafe { size.write(length) };
-        descriptor.as_ptr().cast()
+        *size = length;
+        descriptor.into_raw().cast()
     })
 }
 
@@ -158,49 +157,44 @@ struct Piece {
     flags: u32,
 }
 
-/// # Safety
-/// M1, M3.
-unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
+fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(Owned<Descriptor>, usize)> {
     let Piece { reserve, length, flags } = piece;
     // Registers the whole message, not only this fragment, so the cache has the registration for the next ones.
     let mut message = data.message()?;
     // SAFETY: M3: memory that is to be sent, mapped until the descriptor's callback.
     let registered = unsafe { module.memory().register(message.start.as_ptr().cast(), message.size, 0) }?;
-    let descriptor = take_slot(module, reserve, flags);
-    let taken = descriptor.and_then(|_| message.take(length).ok());
-    let (Some(descriptor), Some((place, length))) = (descriptor, taken) else {
-        // SAFETY: R3: no work request has named it.
-        unsafe { module.memory().put_back(registered) };
-        if let Some(descriptor) = descriptor {
-            // SAFETY: M2: it has just been taken, and was never sent.
-            unsafe { free(module, descriptor.as_ptr()) };
+    match take_slot(module, reserve, flags).map(|descriptor| (descriptor, message.take(length))) {
+        Some((mut descriptor, Ok((place, length)))) => {
+            // SAFETY: M3: the registration is that of the whole message, which has these bytes.
+            unsafe { descriptor.attach(place, length, registered) };
+            Some((descriptor, length))
         }
-        return None;
-    };
-    // SAFETY: M2, M3: it has just been taken; the registration is that of the whole message, which has these bytes.
-    unsafe { pool::attach(descriptor, place, length, registered) };
-    Some((descriptor, length))
+        failed => {
+            // SAFETY: R3: no work request has named it.
+            unsafe { module.memory().put_back(registered) };
+            if let Some((descriptor, _)) = failed {
+                // SAFETY: M2: it has just been taken from this module.
+                unsafe { free(module, descriptor) };
+            }
+            None
+        }
+    }
 }
 
-/// # Safety
-/// M1, M3.
-unsafe fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
+fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(Owned<Descriptor>, usize)> {
     let Piece { reserve, length, flags } = piece;
-    let descriptor = take(module, reserve + length, flags)?;
-    // SAFETY: M2: it has just been taken.
-    let start = unsafe { start(descriptor) };
-    // SAFETY: `take` has made room for `reserve + length` bytes, which no adapter has before the send (R2).
-    let packed = unsafe { data.pack(start.add(reserve), length) };
-    match packed {
+    let mut descriptor = take(module, reserve + length, flags)?;
+    let behind_header = descriptor.start().wrapping_add(reserve);
+    // SAFETY: R2: `take` has made room for `reserve + length` bytes, which no adapter has before the send.
+    match data.pack(unsafe { std::slice::from_raw_parts_mut(behind_header.cast(), length) }) {
         // A convertor whose next element does not fit would make no progress with an empty fragment.
         Ok(packed) if packed > 0 || length == 0 => {
-            // SAFETY: M2: it has just been taken.
-            unsafe { (*descriptor.as_ptr()).segments[0].seg_len = (reserve + packed) as u64 };
+            descriptor.set_length(reserve + packed);
             Some((descriptor, packed))
         }
         _ => {
-            // SAFETY: M2: it was never sent.
-            unsafe { free(module, descriptor.as_ptr()) };
+            // SAFETY: M2: it has just been taken from this module.
+            unsafe { free(module, descriptor) };
             None
         }
     }

@@ -12,12 +12,13 @@ use engine::peer::PeerName;
 use engine::transport::{Cause, EndpointId, Failed, Sent, Token, WhenDiverted};
 use ibex_ffi::openmpi::sys;
 
-use super::descriptor::pool::{self, Descriptor};
+use super::descriptor::pool::Descriptor;
 use super::send::wait;
 use crate::btl::module::{self, Module, State};
 use crate::btl::{failures, token};
-use crate::runtime::device::Port;
+use crate::runtime::entry::entry4;
 use crate::runtime::failures::tell_but;
+use crate::runtime::free_list::Owned;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;
 
@@ -105,66 +106,57 @@ pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
 }
 
 /// Sends a refused message by another port, or queues it at this one. Returns the code for `btl_send`.
-///
-/// # Safety
-/// M2, M3. The descriptor is filled and was not posted.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> c_int {
-    // SAFETY: M2, M3: the caller says that it is filled and was not posted.
-    let carried = unsafe { carry(module, to, tag, descriptor) };
+pub(crate) fn send(module: &Module, to: EndpointId, tag: u8, descriptor: Owned<Descriptor>) -> c_int {
+    let carried = carry(module, to, tag, &descriptor);
     let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let waits = match carried {
         Some(Carried::Posted) => {
-            state.port.complete(to, token::descriptor(descriptor), false);
+            state.port.complete(to, token::descriptor(&descriptor), false);
             true
         }
         Some(Carried::Waiting) => true,
-        // SAFETY: M2: the caller says that it is filled, and no other port has taken it.
-        None => unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok(),
+        None => wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait).is_ok(),
     };
     drop(state);
     if waits { sys::OPAL_SUCCESS } else { failures::refused(module) }
 }
 
 pub(crate) enum Again {
-    Sent,
+    Sent(Owned<Descriptor>),
     /// It waits, at another port or at its own; its token will be given back again.
     UnderWay,
-    Failed,
+    Failed(Owned<Descriptor>),
 }
 
 /// Sends a message that the engine gave back by another port, or queues it here again. A posted message has failed.
-///
-/// # Safety
-/// M2, M3. The descriptor is filled; no adapter has it unless `failed.posted`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Descriptor, failed: Failed) -> Again {
+pub(crate) fn again(module: &Module, to: EndpointId, descriptor: Owned<Descriptor>, failed: Failed) -> Again {
     if failed.posted {
-        return Again::Failed;
+        return Again::Failed(descriptor);
     }
-    // SAFETY: M2: it was not posted, so it waited, and `wait` noted its tag.
-    let tag = unsafe { (*descriptor).tag };
+    // It was not posted, so it waited, and `wait` noted its tag.
+    let tag = descriptor.tag;
     // If a connection was made, other fragments of the message may have been posted. If not, the engine gives them back
     // with this one, and ob1 makes no more fragments before the other port has sent all of them.
     let is_fragment = tag == FRAGMENT;
     let stays = is_fragment && !never_connected(module, to);
-    // SAFETY: M2, M3: the caller says that it is filled; it was not posted.
-    let carried = if stays { None } else { unsafe { carry(module, to, tag, descriptor) } };
-    // SAFETY: M2: the caller says that it is filled; it was not posted.
-    let waits_here = |port: &mut Port| unsafe { wait(port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok();
-    match carried {
+    match if stays { None } else { carry(module, to, tag, &descriptor) } {
         Some(Carried::Posted) if is_fragment => {
             if let Some(mut state) = module.enter() {
-                state.port.complete(to, token::descriptor(descriptor), false);
+                state.port.complete(to, token::descriptor(&descriptor), false);
             }
             Again::UnderWay
         }
-        Some(Carried::Posted) => Again::Sent,
+        Some(Carried::Posted) => Again::Sent(descriptor),
         Some(Carried::Waiting) => Again::UnderWay,
-        None if module.enter().is_some_and(|mut state| waits_here(&mut state.port)) => Again::UnderWay,
-        None => Again::Failed,
+        None => match module.enter() {
+            Some(mut state) => wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait)
+                .map_or_else(Again::Failed, |()| Again::UnderWay),
+            None => Again::Failed(descriptor),
+        },
     }
 }
 
@@ -180,10 +172,7 @@ enum Carried {
 }
 
 /// Copies a message to another port and sends it there. `None`: no other port can take it.
-///
-/// # Safety
-/// M2, M3. The descriptor is filled and was not posted.
-unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Carried> {
+fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: &Owned<Descriptor>) -> Option<Carried> {
     let (name, is_busy) = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| {
         let name = state.port.peer_name(to)?;
         Some((name, state.port.is_busy_with(name)))
@@ -193,8 +182,7 @@ unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descr
         return None;
     }
     let original = Original { module: module.index, to, token: token::descriptor(descriptor) };
-    // SAFETY: M2, M3: the caller says that it was not posted, so no adapter has the message.
-    others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
+    others(module).find_map(|other| take_over(other, name, tag, descriptor, original))
 }
 
 #[derive(Clone, Copy)]
@@ -204,58 +192,42 @@ struct Original {
     token: Token,
 }
 
-/// # Safety
-/// M2, M3. No adapter has the message.
-unsafe fn take_over(
-    module: &Module,
-    name: PeerName,
-    tag: u8,
-    descriptor: *const Descriptor,
-    original: Original,
-) -> Option<Carried> {
+fn take_over(module: &Module, name: PeerName, tag: u8, descriptor: &Descriptor, original: Original) -> Option<Carried> {
     let mut state = module.enter()?;
     let State { port, descriptors, .. } = &mut state;
     let to = port.reaches(name)?;
-    // SAFETY: M2.
-    let size = unsafe { pool::length(descriptor) };
-    let copy = descriptors.take(&mut **port, size as usize, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
-    // SAFETY: M2, R2: it has just been taken, with room for the whole message, and no adapter has it before the post.
-    unsafe { pool::copy(descriptor, pool::start(copy)) };
-    let copy = copy.as_ptr();
-    // SAFETY: M2: it has just been taken and filled, and nobody else has it.
-    if unsafe { pool::bytes(copy) }.is_none() {
-        // SAFETY: M2: it has just been filled.
-        let (spans, count) = unsafe { pool::spans(copy) };
-        if port.send(to, tag, &spans[..count], token::descriptor(copy), false) == Ok(Sent::Posted) {
+    let size = descriptor.length() as usize;
+    let mut copy = descriptors.take(&mut **port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
+    copy.copy_from(descriptor);
+    if copy.has_slot() {
+        let (spans, count) = copy.spans();
+        if port.send(to, tag, &spans[..count], token::descriptor(&copy), false) == Ok(Sent::Posted) {
             return Some(Carried::Posted);
         }
     }
-    // SAFETY: M2: it was not posted, so nobody else has it.
-    let d = unsafe { &mut *copy };
-    d.base.des_cbfunc = Some(copy_done);
-    d.base.des_cbdata = Box::into_raw(Box::new(original)).cast();
-    // SAFETY: M2: it is filled, and was not posted.
-    if unsafe { wait(port, to, tag, copy, WhenDiverted::Refuse) }.is_ok() {
-        return Some(Carried::Waiting);
-    }
-    // SAFETY: the engine has refused it, so nobody else has the descriptor or the box made above.
-    unsafe {
-        drop(Box::from_raw((*copy).base.des_cbdata.cast::<Original>()));
-        descriptors.give_back(copy);
-    }
+    copy.base.des_cbfunc = Some(entry4(copy_done));
+    copy.base.des_cbdata = Box::into_raw(Box::new(original)).cast();
+    let refused = match wait(port, to, tag, copy, WhenDiverted::Refuse) {
+        Ok(()) => return Some(Carried::Waiting),
+        Err(copy) => copy,
+    };
+    // SAFETY: made above for the callback of this copy, which the engine has refused.
+    drop(unsafe { Box::from_raw(refused.base.des_cbdata.cast::<Original>()) });
+    // SAFETY: M2: it was taken from this port's pools, above.
+    unsafe { descriptors.give_back(refused) };
     None
 }
 
 /// Completes the message whose copy has completed (`btl.h`, `mca_btl_base_completion_fn_t`).
-unsafe extern "C" fn copy_done(
-    _btl: *mut sys::mca_btl_base_module_t,
+extern "C" fn copy_done(
+    _: &Module,
     _peer: *mut sys::mca_btl_base_endpoint_t,
-    copy: *mut sys::mca_btl_base_descriptor_t,
+    copy: &mut sys::mca_btl_base_descriptor_t,
     status: c_int,
 ) {
     fence("the end of a message that another port carried", (), || {
         // SAFETY: `take_over` made the box for this copy, which completes once.
-        let original = unsafe { Box::from_raw((*copy).des_cbdata.cast::<Original>()) };
+        let original = unsafe { Box::from_raw(copy.des_cbdata.cast::<Original>()) };
         let module = module::all().find(|module| module.index == original.module);
         if let Some(mut state) = module.and_then(Module::enter) {
             state.port.complete(original.to, original.token, status != sys::OPAL_SUCCESS);

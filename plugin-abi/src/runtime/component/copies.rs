@@ -9,11 +9,13 @@
 //! every function of `tool` that C may call. Grade: setup; the first call looks at every library of the process, all
 //! others are a load. Threads: any. Tests: below, and `tests/copies.rs`.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
+use crate::runtime::entry::entry3;
 use crate::runtime::messages;
 
 /// Symbol that every version of ibex exports.
@@ -95,33 +97,20 @@ fn marked(path: &CStr) -> Option<Library> {
     library
 }
 
+/// Returns the names of libraries that are paths. The names of the program and of the kernel's library are not.
 fn loaded() -> Vec<CString> {
-    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
-        // SAFETY: the linker passes its own structure, and the vector below, which nothing else uses meanwhile.
-        let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
-        // SAFETY: the linker's own name of a library.
-        if let Some(name) = unsafe { path(name) } {
-            names.push(name);
+    extern "C" fn note(info: &mut libc::dl_phdr_info, _: usize, names: &RefCell<Vec<CString>>) -> c_int {
+        if !info.dlpi_name.is_null() {
+            // SAFETY: the linker's own name of a library.
+            let name = unsafe { CStr::from_ptr(info.dlpi_name) };
+            names.borrow_mut().extend(name.to_bytes().contains(&b'/').then(|| name.to_owned()));
         }
         0
     }
-    let mut names: Vec<CString> = Vec::new();
+    let names = RefCell::default();
     // SAFETY: `note` gets the vector that it expects, and keeps no pointer to it.
-    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut names).cast()) };
-    names
-}
-
-/// Copies a name that is a path. The names of the program and of the kernel's library are not paths.
-///
-/// # Safety
-/// `name` is null or a C string.
-unsafe fn path(name: *const c_char) -> Option<CString> {
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: not null, so the caller says that it is a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    name.to_bytes().contains(&b'/').then(|| name.to_owned())
+    unsafe { libc::dl_iterate_phdr(Some(entry3(note)), (&raw const names).cast_mut().cast()) };
+    names.into_inner()
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 //! The events of requests and messages, and the specifications with which listeners are called. Grade: setup.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::path_taken::PathTaken;
 use ibex_ffi::openmpi::sys;
+
+use crate::runtime::entry::Argument;
 
 macro_rules! events {
     ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
@@ -92,4 +95,45 @@ pub(crate) struct ProtocolSpec {
     /// For a receive: number of its message.
     pub(crate) message: u64,
     pub(crate) path: PathTaken,
+}
+
+/// The specification of an event during the call of a listener (N3). Its fields are copied, so no reference to them is
+/// held while another listener is called.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct SpecPointer<'call>(NonNull<Spec>, PhantomData<&'call mut Spec>);
+
+// SAFETY: a pointer. N3.
+unsafe impl Argument<*mut Spec> for SpecPointer<'_> {}
+
+impl SpecPointer<'_> {
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut Spec {
+        self.0.as_ptr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn fields(self) -> Spec {
+        // SAFETY: N3: it outlives the call.
+        unsafe { self.0.read() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_stamp(self, stamp: u64) {
+        // SAFETY: N3: it outlives the call.
+        unsafe { (&raw mut (*self.as_ptr()).stamp).write(stamp) };
+    }
+}
+
+impl<'call> From<&'call mut Spec> for SpecPointer<'call> {
+    #[inline(always)]
+    fn from(spec: &'call mut Spec) -> Self {
+        SpecPointer(NonNull::from(spec), PhantomData)
+    }
+}
+
+impl<'call> From<&'call mut ProtocolSpec> for SpecPointer<'call> {
+    fn from(spec: &'call mut ProtocolSpec) -> Self {
+        SpecPointer(NonNull::from(spec).cast(), PhantomData)
+    }
 }

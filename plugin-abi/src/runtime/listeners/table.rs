@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 
 use ibex_ffi::openmpi::sys;
 
-use super::{Event, IS_LOCKED, ProtocolSpec, Spec, UPCALL};
+use super::{Event, IS_LOCKED, ProtocolSpec, Spec, SpecPointer, UPCALL};
+use crate::runtime::entry::entry4;
 
 /// `peruse_comm_callback_f`
 pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
@@ -37,7 +38,7 @@ impl Listener {
     }
 }
 
-unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
+extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
     0
 }
 
@@ -103,7 +104,7 @@ impl Listeners {
         let (function, handle, param) = match list.as_slice() {
             [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
             all if all.iter().all(Listener::is_taken) => (None, 0, null_mut()),
-            _ => (Some(call_each as Function), 0, std::ptr::from_ref(place).cast_mut().cast()),
+            _ => (Some(entry4(call_each)), 0, std::ptr::from_ref(place).cast_mut().cast()),
         };
         place.set(list);
         self.called[event as usize].set(Called { function, handle, param });
@@ -138,72 +139,54 @@ impl Listeners {
 
     #[inline(always)]
     pub(crate) fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        // SAFETY: N3: the specification is borrowed during the call.
-        unsafe { self.tell_raw(event, id, spec) };
+        self.called[event as usize].get().call(id as isize, spec.into());
     }
 
     pub(crate) fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
-        // SAFETY: N3: the specification is the first field of `spec`, which is borrowed during the call.
-        unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
-    }
-
-    /// # Safety
-    /// N3.
-    #[inline(always)]
-    unsafe fn tell_raw(&self, event: Event, id: u64, spec: *mut Spec) {
-        let Called { function, handle, param } = self.called[event as usize].get();
-        if let Some(function) = function {
-            // SAFETY: N3 by the caller; N4: the listener is in the table.
-            unsafe { call(function, handle, param, id as isize, spec) };
-        }
+        self.called[Event::Protocol as usize].get().call(id as isize, spec.into());
     }
 }
 
-/// # Safety
-/// N3. `function` may be called with `param` (N4).
-#[inline(always)]
-unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
-    if IS_LOCKED.load(Ordering::Relaxed) {
-        // SAFETY: N3 and N4, which the caller ensures.
-        return unsafe { call_beside_lock(handle, function, param, id, spec) };
+impl Called {
+    #[inline(always)]
+    fn call(self, id: isize, spec: SpecPointer<'_>) {
+        let Some(function) = self.function else { return };
+        if IS_LOCKED.load(Ordering::Relaxed) {
+            return self.call_beside_lock(id, spec);
+        }
+        // SAFETY: N4: the function with its argument, a tool's or `call_each`; N3: the specification outlives the call.
+        let code = unsafe { function(self.handle, id, spec.as_ptr(), self.param) };
+        if code != 0 {
+            // If the callback has released its own handle, the event's name can no longer be looked up.
+            failed(self.handle, code);
+        }
     }
-    // SAFETY: N4: the function with its argument, a tool's or [`call_each`]; N3: the specification outlives the call.
-    let code = unsafe { function(handle, id, spec, param) };
-    if code != 0 {
-        // If the callback has released its own handle, the event's name can no longer be looked up.
-        failed(handle, code);
+
+    #[cold]
+    #[inline(never)]
+    fn call_beside_lock(self, id: isize, spec: SpecPointer<'_>) {
+        let (Some(function), Some(upcall)) = (self.function, UPCALL.get()) else { return };
+        (upcall.beside_lock)(&mut || {
+            // SAFETY: N3, N4, as above.
+            let code = unsafe { function(self.handle, id, spec.as_ptr(), self.param) };
+            if code != 0 {
+                failed(self.handle, code);
+            }
+        });
     }
 }
 
 /// Calls each of several listeners. A callback may change the list, so each is copied before it is called.
-unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
-    // SAFETY: N4: the table's list for this event; N1: nobody else uses it.
-    let list = unsafe { &*list.cast_const().cast::<Cell<Vec<Listener>>>() };
-    // SAFETY: N3.
-    unsafe { (*spec).stamp = 0 };
+extern "C" fn call_each(_: i64, id: isize, spec: SpecPointer<'_>, list: &Cell<Vec<Listener>>) -> c_int {
+    spec.set_stamp(0);
     let mut place = 0;
     // SAFETY: N1; the reference ends before a listener is called.
     let at = |place: usize| unsafe { &*list.as_ptr() }.get(place).copied();
     while let Some(Listener { handle, function, param, .. }) = at(place) {
-        // SAFETY: N3, of this function's caller; N4: the listener is in the list.
-        unsafe { call(function, handle, param, id, spec) };
+        Called { function: Some(function), handle, param }.call(id, spec);
         place += 1;
     }
     0
-}
-
-/// # Safety
-/// N3. `function` may be called with `param` (N4).
-#[cold]
-#[inline(never)]
-unsafe fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
-    let listener = Listener { handle, function, alone: function, param };
-    let upcall = UPCALL.get();
-    // SAFETY: N3 and N4, which the caller ensures.
-    let code = upcall.map_or(0, |upcall| unsafe { (upcall.beside_lock)(listener, id, spec) });
-    if code != 0 {
-        failed(handle, code);
-    }
 }
 
 #[cold]
@@ -213,55 +196,65 @@ fn failed(handle: i64, code: c_int) {
         (upcall.failed)(handle, code);
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
-    type Told = Vec<(i64, isize)>;
+    /// The calls of listeners, and the table that they are in.
+    struct Told {
+        calls: RefCell<Vec<(i64, isize)>>,
+        listeners: Listeners,
+    }
 
-    unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test sets them.
-        let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
-        told.push((handle, id));
+    impl Told {
+        fn new() -> Self {
+            Told { calls: RefCell::default(), listeners: Listeners::new() }
+        }
+
+        fn listener(&self, handle: i64) -> Listener {
+            let param = std::ptr::from_ref(self).cast_mut().cast();
+            Listener { handle, function: entry4(note), alone: entry4(note_alone), param }
+        }
+    }
+
+    extern "C" fn note(handle: i64, id: isize, _: SpecPointer<'_>, told: &Told) -> c_int {
+        told.calls.borrow_mut().push((handle, id));
         if handle == 2 {
-            assert_eq!([2, 3].map(|handle| listeners.take(Event::Arrived, handle, true)), [1, 1]);
+            assert_eq!([2, 3].map(|handle| told.listeners.take(Event::Arrived, handle, true)), [1, 1]);
         }
         0
     }
 
     #[test]
     fn tell_calls_each_listener_in_turn_until_it_is_removed_even_by_a_callback() {
-        let (listeners, mut told) = (Listeners::new(), Told::new());
-        let param = (&raw mut told).cast::<c_void>();
+        let told = Told::new();
+        let listeners = &told.listeners;
         for handle in 1..=4 {
-            listeners.add(Event::Arrived, Listener { handle, function: note, alone: note, param });
+            listeners.add(Event::Arrived, told.listener(handle));
         }
-        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
-        let (comm, datatype) = (null_mut(), null_mut());
-        let mut spec = Spec { comm, buf, datatype, operation: 1, ..Spec::EMPTY };
+        let mut spec = Spec { operation: 1, ..Spec::EMPTY };
         for id in 0..2 {
             listeners.tell(Event::Arrived, id, &mut spec);
             listeners.tell(Event::Notify, id, &mut spec);
         }
-        assert_eq!(told, [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
+        assert_eq!(told.calls.take(), [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
         let left = (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count());
         assert_eq!(left, (2, 1, 1));
         assert!(listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify));
     }
 
-    unsafe extern "C" fn note_alone(handle: i64, id: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: `param` points to a vector that outlives the listener, as the test below sets it.
-        unsafe { &mut *param.cast::<Told>() }.push((-handle, id));
+    extern "C" fn note_alone(handle: i64, id: isize, _: SpecPointer<'_>, told: &Told) -> c_int {
+        told.calls.borrow_mut().push((-handle, id));
         0
     }
 
     #[test]
     fn tell_calls_a_single_listener_through_its_own_function() {
-        let (listeners, mut told) = (Listeners::new(), Told::new());
-        let param = (&raw mut told).cast::<c_void>();
-        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
-        let mut spec = Spec { buf, ..Spec::EMPTY };
-        let of = |handle| Listener { handle, function: note, alone: note_alone, param };
+        let told = Told::new();
+        let (listeners, mut spec) = (&told.listeners, Spec::EMPTY);
+        let of = |handle| told.listener(handle);
         let mut tell = |id| listeners.tell(Event::Complete, id, &mut spec);
         listeners.add(Event::Complete, of(5));
         tell(0);
@@ -273,6 +266,6 @@ mod tests {
         tell(3);
         listeners.add(Event::Complete, of(7));
         tell(4);
-        assert_eq!(told, [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
+        assert_eq!(told.calls.take(), [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
     }
 }

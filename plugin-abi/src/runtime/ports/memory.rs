@@ -20,11 +20,12 @@ use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::{sys, unmapped};
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 
+use crate::runtime::entry::{Argument, entry2, entry4};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, watch};
 
-/// Keys of registered memory, as ob1's headers carry them: `rkey` for peers, `lkey` for this process.
-#[repr(C)]
+/// Keys of registered memory, as ob1's headers carry them, at any alignment: `rkey` for peers, `lkey` for this process.
+#[repr(C, packed)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHandle {
     pub(crate) rkey: u32,
@@ -37,10 +38,14 @@ pub(crate) const HANDLE_SIZE: usize = size_of::<RegistrationHandle>();
 #[repr(C)]
 pub(crate) struct Registration {
     base: sys::mca_rcache_base_registration_t,
-    handle: RegistrationHandle,
+    /// Present from [`register`] on.
+    handle: MaybeUninit<RegistrationHandle>,
     /// Present from [`register`] to [`deregister`].
     region: MaybeUninit<MemoryRegion>,
 }
+
+// SAFETY: a pointer, to Open MPI's part of the record, which is the first field. Nobody else uses it during the call.
+unsafe impl Argument<*mut sys::mca_rcache_base_registration_t> for &mut Registration {}
 
 /// Context of the cache's callbacks; stays at one address as long as the cache exists.
 struct Registrar {
@@ -61,41 +66,19 @@ struct Rights {
 pub(crate) struct Memory {
     /// Declared first, so dropped before `registrar`, which its callbacks use.
     cache: Cache,
-    registrar: Lent,
-}
-
-/// Context lent to the cache for its callbacks; freed when dropped.
-struct Lent(NonNull<Registrar>);
-
-// SAFETY: the registrar is only read, and its parts are themselves shareable.
-unsafe impl Send for Lent {}
-// SAFETY: the registrar is only read, and its parts are themselves shareable.
-unsafe impl Sync for Lent {}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // SAFETY: `Memory::new` leaked it from a box; the cache, the only other holder, is gone or was never made.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
+    registrar: Arc<Registrar>,
 }
 
 /// A registration in use; given back to the cache with [`Memory::put_back`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered(NonNull<Registration>);
 
-impl RegistrationHandle {
-    /// Reads a handle at any alignment, such as in a received header.
-    ///
-    /// # Safety
-    /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process has sent.
-    #[inline]
-    pub(crate) unsafe fn read(place: *const c_void) -> RegistrationHandle {
-        // SAFETY: the caller says that so many bytes may be read; every bit pattern is a `RegistrationHandle`.
-        unsafe { place.cast::<RegistrationHandle>().read_unaligned() }
-    }
-}
+// SAFETY: a pointer, null or to a handle that some process has sent. Any bytes are a `RegistrationHandle`.
+unsafe impl Argument<*mut sys::mca_btl_base_registration_handle_t> for Option<&RegistrationHandle> {}
 
 impl Registered {
+    /// Returns the registration to which a handle from [`Self::handle`] belongs; `None` for null.
+    ///
     /// # Safety
     /// `handle` is null, or was returned by [`Self::handle`] of a registration that has not been put back.
     pub(crate) unsafe fn from_handle(handle: *mut RegistrationHandle) -> Option<Self> {
@@ -103,19 +86,21 @@ impl Registered {
         NonNull::new(registration.cast()).filter(|_| !handle.is_null()).map(Registered)
     }
 
+    pub(crate) fn handle(self) -> *mut RegistrationHandle {
+        self.0.as_ptr().wrapping_byte_add(offset_of!(Registration, handle)).cast()
+    }
+
+    pub(crate) fn keys(&self) -> &RegistrationHandle {
+        // SAFETY: a registration in use is filled and not moved, and nobody writes to its handle.
+        unsafe { &*self.handle() }
+    }
+
     pub(crate) fn lkey(self) -> u32 {
-        // SAFETY: a registration in use is filled and not moved.
-        unsafe { (*self.0.as_ptr()).handle.lkey }
+        self.keys().lkey
     }
 
     pub(crate) fn rkey(self) -> u32 {
-        // SAFETY: a registration in use is filled and not moved.
-        unsafe { (*self.0.as_ptr()).handle.rkey }
-    }
-
-    pub(crate) fn handle(self) -> NonNull<RegistrationHandle> {
-        // SAFETY: the address of a field of a live registration is not null.
-        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
+        self.keys().rkey
     }
 }
 
@@ -124,7 +109,7 @@ impl Registered {
     pub(super) fn without_cache(key: u32) -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
-        let handle = RegistrationHandle { rkey: key, lkey: key };
+        let handle = MaybeUninit::new(RegistrationHandle { rkey: key, lkey: key });
         let registration = Registration { base, handle, region: MaybeUninit::uninit() };
         Registered(NonNull::from(Box::leak(Box::new(registration))))
     }
@@ -144,10 +129,10 @@ impl Memory {
         let (place, rights) = (attributes.place(), Rights { atomics: attributes.atomics != Atomics::None, relaxed });
         let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
         let registrar = Registrar { domain: port.domain(), counters: port.counters(), rights, place, index };
-        let registrar = Lent(NonNull::from(Box::leak(Box::new(registrar))));
-        let context = registrar.0.as_ptr().cast();
+        let registrar = Arc::new(registrar);
+        let (context, size) = (Arc::as_ptr(&registrar).cast_mut().cast(), size_of::<Registration>());
         // SAFETY: the callbacks write only within a `Registration`; `Memory` drops the registrar after the cache.
-        let cache = unsafe { Cache::create(&name, context, size_of::<Registration>(), register, deregister) }?;
+        let cache = unsafe { Cache::create(&name, context, size, entry4(register), entry2(deregister)) }?;
         Some(Memory { cache, registrar })
     }
 
@@ -170,8 +155,7 @@ impl Memory {
     #[cold]
     fn refused(&self, code: c_int, size: usize) {
         if code == sys::OPAL_ERR_OUT_OF_RESOURCE {
-            // SAFETY: the registrar is freed only when this value is dropped.
-            messages::cannot_register(size, &unsafe { self.registrar.0.as_ref() }.place);
+            messages::cannot_register(size, &self.registrar.place);
         }
     }
 
@@ -185,28 +169,25 @@ impl Memory {
 }
 
 /// Callback of the cache: registers memory with the adapter.
+///
+/// # Safety
+/// M3: the memory is mapped, and the registration is taken back when it is unmapped (the cache's memory hooks) or put
+/// back.
 unsafe extern "C" fn register(
-    context: *mut c_void,
+    registrar: &Registrar,
     base: *mut c_void,
     size: usize,
-    registration: *mut sys::mca_rcache_base_registration_t,
+    registration: &mut Registration,
 ) -> c_int {
     fence("registering memory", sys::OPAL_ERROR, || {
-        // SAFETY: the cache passes the registrar that it was created with, which is freed only after the cache.
-        let registrar = unsafe { &*context.cast::<Registrar>() };
-        let registration = registration.cast::<Registration>();
         unmapped::listen();
-        // SAFETY: the cache fills Open MPI's part before it calls.
-        let asked = unsafe { (*registration).base.access_flags };
-        // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back
-        // when the pages are unmapped (its memory hooks) or its caller has put it back.
-        match unsafe { registrar.domain.register(base.addr(), size, registrar.rights.of(asked as u32)) } {
+        let access = registrar.rights.of(registration.base.access_flags as u32);
+        // SAFETY: M3: the cache registers whole pages that its caller says are mapped, as the caller of this says.
+        match unsafe { registrar.domain.register(base.addr(), size, access) } {
             Ok(region) => {
-                let handle = RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() };
-                // SAFETY: the cache allocated `sizeof_reg` bytes for the registration, and nobody else uses it yet.
-                unsafe { (&raw mut (*registration).handle).write(handle) };
-                // SAFETY: nobody else uses the registration yet, and `deregister` has moved out its former region.
-                unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
+                registration.handle.write(RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() });
+                // `deregister` has moved out the former region of a record that is used again.
+                registration.region.write(region);
                 add_shared(&registrar.counters.registrations, 1);
                 if events::has_interest() {
                     watch::registered(base.expose_provenance() as u64, size as u64, registrar.index);
@@ -232,16 +213,17 @@ fn refusal(error: &io::Error) -> c_int {
     }
 }
 
-unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
+/// Callback of the cache: undoes [`register`].
+///
+/// # Safety
+/// [`register`] has succeeded for it, and this is called once.
+unsafe extern "C" fn deregister(registrar: &Registrar, registration: &mut Registration) -> c_int {
     fence("deregistering memory", sys::OPAL_ERROR, || {
-        // SAFETY: the cache passes the registrar that it was created with, which is freed only after the cache.
-        let registrar = unsafe { &*context.cast::<Registrar>() };
-        // SAFETY: `register` wrote it, and it is moved out once: the cache calls this once for each success.
-        let region = unsafe { (*registration.cast::<Registration>()).region.assume_init_read() };
+        // SAFETY: `register` wrote it, and it is moved out once, as the caller says.
+        let region = unsafe { registration.region.assume_init_read() };
         add_shared(&registrar.counters.deregistrations, 1);
         if events::has_interest() {
-            // SAFETY: Open MPI's part stays filled until this returns.
-            let (first, last) = unsafe { ((*registration).base.addr(), (*registration).bound.addr()) };
+            let (first, last) = (registration.base.base.addr(), registration.base.bound.addr());
             watch::evicted(first as u64, (last - first + 1) as u64, registrar.index);
         }
         // If this fails, the memory stays registered until the process ends; the cache may reuse its own record.

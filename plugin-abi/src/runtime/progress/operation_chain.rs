@@ -10,6 +10,7 @@ use engine::events;
 use engine::transport::{Arrived, TakesMessages, TakesRequests, Token};
 
 use super::token;
+use crate::runtime::free_list::Owned;
 
 /// First field of an operation's record.
 #[repr(C)]
@@ -30,11 +31,6 @@ impl OperationChain {
     pub(crate) const EMPTY: OperationChain = OperationChain { first: null_mut(), last: null_mut() };
 
     #[inline]
-    pub(crate) fn first(&self) -> Option<NonNull<Link>> {
-        NonNull::new(self.first)
-    }
-
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
     }
@@ -44,13 +40,10 @@ impl OperationChain {
         OperationChain { first: std::mem::replace(&mut self.first, null_mut()), last: self.last }
     }
 
-    /// # Safety
-    /// The record is an operation's, and belongs to the caller alone.
     #[inline]
-    unsafe fn push(&mut self, record: NonNull<Link>) {
+    fn push(&mut self, mut record: Owned<Link>) {
+        record.next = null_mut();
         let record = record.as_ptr();
-        // SAFETY: the caller says that the record is an operation's, and belongs to the caller alone.
-        unsafe { (*record).next = null_mut() };
         if self.first.is_null() {
             self.first = record;
         } else {
@@ -59,15 +52,18 @@ impl OperationChain {
         }
         self.last = record;
     }
-}
 
-impl Link {
-    /// # Safety
-    /// The record is in a chain.
+    /// Returns the addresses of the records, in the order of their completions.
     #[inline]
-    pub(crate) unsafe fn next(link: NonNull<Link>) -> Option<NonNull<Link>> {
-        // SAFETY: the caller says that the record is in a chain, so `push` has written its link.
-        NonNull::new(unsafe { (*link.as_ptr()).next })
+    pub(crate) fn links(&self) -> impl Iterator<Item = NonNull<Link>> + use<> {
+        // SAFETY: the record is in the chain, so `push` has written its link.
+        std::iter::successors(NonNull::new(self.first), |link| NonNull::new(unsafe { link.as_ref() }.next))
+    }
+
+    /// [`Self::links`] of a chain that ends: the records are the caller's.
+    #[inline]
+    pub(crate) fn into_links(self) -> impl Iterator<Item = NonNull<Link>> {
+        self.links()
     }
 }
 
@@ -80,7 +76,7 @@ impl TakesRequests for OperationChain {
         let Some(record) = token::record(token) else { return false };
         // SAFETY: the token is an operation's, whose record begins with a link (`btl/one_sided/operation.rs`); the
         // engine gives it back once, so nobody else has the record.
-        unsafe { self.push(record) };
+        self.push(unsafe { Owned::new(record) });
         true
     }
 }
@@ -121,10 +117,7 @@ mod tests {
                 assert!(chain.takes_request(OPERATION.token(record.as_ptr(), 0)), "{taken}");
             }
             let all = chain.take();
-            assert!(chain.first().is_none());
-            // SAFETY: `link` is in the chain.
-            let found = std::iter::successors(all.first(), |link| unsafe { Link::next(*link) });
-            assert!(found.eq(records.map(NonNull::cast)));
+            assert!(chain.is_empty() && all.links().eq(records.map(NonNull::cast)));
         }
         for record in records {
             // SAFETY: leaked above, and in no chain any more.
@@ -139,7 +132,7 @@ mod tests {
         let others = [RecordKind::new(Face::Btl, 0), RecordKind::new(Face::Pml, 0), RecordKind::new(Face::Pml, 1)];
         assert!(others.iter().all(|kind| !chain.takes_request(kind.token(record.as_ptr(), 0))));
         assert!(!chain.takes_request(OPERATION.token(record.as_ptr(), 7)));
-        assert!(!chain.takes_request(Token(0)) && chain.first().is_none());
+        assert!(!chain.takes_request(Token(0)) && chain.is_empty());
         // SAFETY: leaked above, and in no chain.
         drop(unsafe { Box::from_raw(record.as_ptr()) });
     }

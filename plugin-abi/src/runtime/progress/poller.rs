@@ -21,9 +21,8 @@ pub(crate) struct Btl {
     /// Processes the BTL's completions of a frame, polled from the port with this index, and those that concern both
     /// components: a failed peer, a changed link. No port is entered. Called once, before the batch is released.
     pub(crate) deliver: fn(port: u8, &Frame),
-    /// Notifies Open MPI of the completed operations in a chain, and gives their records back. Sound if the caller owns
-    /// the chain, for which this is the only call, and no port is entered.
-    pub(crate) operations_done: unsafe fn(&OperationChain),
+    /// Notifies Open MPI of the completed operations in a chain, and gives their records back. No port is entered.
+    pub(crate) operations_done: fn(OperationChain),
 }
 
 #[derive(Clone, Copy)]
@@ -71,12 +70,10 @@ pub(crate) fn deliver(port: u8, frame: &Frame) {
     }
 }
 
-/// # Safety
-/// The caller owns the operations, and no port is entered.
-pub(crate) unsafe fn operations_done(done: &OperationChain) {
+/// Passes completed operations to the BTL. No port is entered.
+pub(crate) fn operations_done(done: OperationChain) {
     if let Some(btl) = BTL.get() {
-        // SAFETY: the caller owns them, and no port is entered.
-        unsafe { (btl.operations_done)(done) };
+        (btl.operations_done)(done);
     }
 }
 

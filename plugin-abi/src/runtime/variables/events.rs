@@ -9,6 +9,7 @@ use engine::events::{self, Counts, SOURCES, SourceId};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
 
+use crate::runtime::entry::{Out, Values, entry3, entry4};
 use crate::runtime::guard;
 
 pub(crate) struct Row {
@@ -42,9 +43,9 @@ pub(super) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
             class: Class::Counter,
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
-            read,
+            read: entry3(read),
             write: None,
-            notify: Some(notify),
+            notify: Some(entry4(notify)),
             index,
         };
         // SAFETY: any thread may call both functions.
@@ -54,27 +55,24 @@ pub(super) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
 }
 
 /// `mca_base_notify_fn_t`: writes the number of values.
-unsafe extern "C" fn notify(
+extern "C" fn notify(
     _: *mut sys::mca_base_pvar_t,
     event: sys::mca_base_pvar_event_t,
     _object: *mut c_void,
-    count: *mut c_int,
+    count: Out<'_, c_int>,
 ) -> c_int {
-    if event == sys::MCA_BASE_PVAR_HANDLE_BIND && !count.is_null() {
-        // SAFETY: for this event Open MPI passes a variable of its own for the number.
-        unsafe { count.write(SOURCES as c_int) };
+    if event == sys::MCA_BASE_PVAR_HANDLE_BIND {
+        count.give(|| SOURCES as c_int);
     }
     sys::OPAL_SUCCESS
 }
 
 /// `mca_base_get_value_fn_t`: reads the count whose index is the variable's context, for each source.
-unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, _object: *mut c_void) -> c_int {
+extern "C" fn read(variable: &sys::mca_base_pvar_t, values: Values<'_, SOURCES>, _object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI reads a variable that `register` has registered.
-        let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        for source in 0..SOURCES {
-            // SAFETY: Open MPI passes room for as many unsigned long longs, the registered type, as `notify` wrote.
-            unsafe { value.cast::<u64>().add(source).write_unaligned(count(row, source)) };
+        let Some(row) = ROWS.get(variable.ctx.addr()) else { return sys::OPAL_ERR_BAD_PARAM };
+        for (source, value) in values.iter_mut().enumerate() {
+            value.write(count(row, source).to_ne_bytes());
         }
         sys::OPAL_SUCCESS
     })

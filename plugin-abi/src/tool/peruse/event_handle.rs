@@ -11,7 +11,7 @@
 //! `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use super::Code;
 use super::lock::{self, InUpcall};
 use super::supported::{RaisedBy, SupportedEvent};
+use crate::runtime::entry::Opaque;
 use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::host;
@@ -28,13 +29,9 @@ use crate::tool::host;
 #[derive(Clone, Copy)]
 pub(super) struct Callback {
     pub(super) function: Function,
-    pub(super) param: *mut c_void,
+    /// PERUSE lets callbacks be invoked in any thread (5.1.2).
+    pub(super) param: Opaque,
 }
-
-// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
-unsafe impl Send for Callback {}
-// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
-unsafe impl Sync for Callback {}
 
 pub(super) struct EventHandle {
     number: i64,
@@ -209,7 +206,7 @@ impl EventHandle {
 
     fn listener(&self, callback: Callback) -> Listener {
         let Callback { function, param } = callback;
-        Listener { handle: self.number, function, alone: function, param }
+        Listener { handle: self.number, function, alone: function, param: param.0 }
     }
 
     /// Adds the listener to these communicators. The handle's lock is not held, because a callback in another thread
@@ -218,15 +215,15 @@ impl EventHandle {
         for comm in comms {
             let is_wanted = || self.window.load(Ordering::SeqCst) == window && !comm.is_freed();
             // SAFETY: it is live while `is_freed` is false: `freed` sets that and calls `forget` before MPI frees it.
-            unsafe { listeners::add(comm.comm.0.cast(), event, listener, is_wanted) };
+            unsafe { listeners::add(comm.comm.as_ptr(), event, listener, is_wanted) };
         }
     }
 
     /// Removes the listeners of a closed window, for which no listener is added any more.
     fn take_listeners(&self, event: Event) {
-        listeners::remove(self.comm.0.cast(), event, self.number);
+        listeners::remove(self.comm.as_ptr(), event, self.number);
         for copy in communicator::followed_by_handle(self.number) {
-            listeners::remove(copy.comm.0.cast(), event, self.number);
+            listeners::remove(copy.comm.as_ptr(), event, self.number);
         }
     }
 
@@ -298,7 +295,7 @@ impl EventHandle {
             return;
         }
         let mut spec = Spec {
-            comm: self.comm.0.cast(),
+            comm: self.comm.as_ptr(),
             buf: std::ptr::with_exposed_provenance_mut(local as usize),
             count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
             datatype: communicator::byte().0.cast(),
@@ -309,7 +306,7 @@ impl EventHandle {
         };
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with its argument; the specification outlives the call.
-        let code = unsafe { function(self.number, id as isize, &raw mut spec, param) };
+        let code = unsafe { function(self.number, id as isize, &raw mut spec, param.0) };
         drop(upcall);
         if code != 0 {
             callback_failed(self.supported.name, code);
@@ -330,14 +327,10 @@ fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
 
 pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 
-/// Calls a callback that may take the tool's lock while some thread holds it.
-///
-/// # Safety
-/// N3. `listener` has its own function and argument (N4).
-unsafe fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
+/// Runs a callback that may take the tool's lock while some thread holds it.
+fn beside_lock(call: &mut dyn FnMut()) {
     let _upcall = InUpcall::new();
-    // SAFETY: N3 and N4, which the caller ensures.
-    unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
+    call();
 }
 
 #[cold]

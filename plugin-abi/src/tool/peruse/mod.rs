@@ -17,10 +17,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::arguments::{Null, Out};
+use super::arguments::{Null, Out, Text};
 use super::communicator::{self, Comm};
 use super::host;
 use crate::runtime::copies;
+use crate::runtime::entry::Opaque;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{self, Function};
 use event_handle::{Callback, EventHandle};
@@ -70,13 +71,9 @@ fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
 /// An array that exists as long as the process, for C.
 struct Lasting<T>(Box<[T]>);
 
+/// A string that is never freed or written.
 #[repr(transparent)]
-struct LastingText(*mut c_char);
-
-// SAFETY: the string is never freed or written.
-unsafe impl Send for LastingText {}
-// SAFETY: the string is never freed or written.
-unsafe impl Sync for LastingText {}
+struct LastingText(#[allow(dead_code, reason = "C reads it")] Opaque);
 
 impl<T> Lasting<T> {
     /// Returns the pointer for C, which may not write to it (5.2.2).
@@ -100,7 +97,7 @@ fn environment() -> &'static Lasting<LastingText> {
             name.push(value);
             CString::new(name.into_vec()).ok()
         });
-        Lasting(text.map(|text| LastingText(text.into_raw())).collect())
+        Lasting(text.map(|text| LastingText(Opaque(text.into_raw().cast()))).collect())
     })
 }
 
@@ -112,8 +109,8 @@ extern "C" fn PERUSE_Init() -> c_int {
             return Err(Code::MpiInit);
         }
         listeners::called_by(event_handle::UPCALL);
-        // SAFETY: MPI is usable. (`MPI_COMM_WORLD` is freed last; its end ends those that are never freed, too.)
-        unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
+        // `MPI_COMM_WORLD` is freed last; its end ends those that are never freed, too.
+        communicator::track(communicator::world()).ok_or(Code::Generic)?;
         environment();
         INITIALIZED.store(true, Ordering::Release);
         Ok(())
@@ -132,7 +129,7 @@ extern "C" fn PERUSE_Query_supported_events(
     answer("PERUSE_Query_supported_events", || {
         event_names.required()?;
         events.required()?;
-        let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
+        let name = |name: &'static CStr| LastingText(Opaque(name.as_ptr().cast_mut().cast()));
         let names = NAMES.get_or_init(|| Lasting(supported::EVENTS.iter().map(|event| name(event.name)).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(supported::EVENTS.iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
@@ -143,17 +140,10 @@ extern "C" fn PERUSE_Query_supported_events(
 }
 
 /// `PERUSE_Query_event` (5.2.3).
-///
-/// # Safety
-/// `event_name` is null or a string.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: Out<'_, c_int>) -> c_int {
+extern "C" fn PERUSE_Query_event(event_name: Text<'_>, event: Out<'_, c_int>) -> c_int {
     answer("PERUSE_Query_event", || {
-        if event_name.is_null() {
-            return Err(Code::Parameter);
-        }
-        // SAFETY: not null; the caller says that it is a string.
-        let found = supported::named(unsafe { CStr::from_ptr(event_name) });
+        let found = supported::named(event_name.required()?);
         event.fill(found.map_or(INVALID, |found| found.number))?;
         found.map(|_| ()).ok_or(Code::Event)
     })
@@ -193,7 +183,7 @@ extern "C" fn PERUSE_Event_comm_register(
     event: c_int,
     comm: Comm,
     callback_fn: Option<Function>,
-    param: *mut c_void,
+    param: Opaque,
     event_h: Out<'_, i64>,
 ) -> c_int {
     answer("PERUSE_Event_comm_register", || {
@@ -206,8 +196,7 @@ extern "C" fn PERUSE_Event_comm_register(
         }
         let function = callback_fn.ok_or(Code::Parameter)?;
         event_h.required()?;
-        // SAFETY: `comm` has just been found valid, and MPI is usable.
-        let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
+        let tracked = communicator::track(comm).ok_or(Code::Generic)?;
         Ok(event_h.fill(event_handle::new(supported, comm, tracked, Callback { function, param }))?)
     })
 }
@@ -231,19 +220,12 @@ extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
 }
 
 /// `PERUSE_Event_release` (5.2.10).
-///
-/// # Safety
-/// `event_h` is null or points to a handle.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
+extern "C" fn PERUSE_Event_release(event_h: Option<&mut i64>) -> c_int {
     answer("PERUSE_Event_release", || {
-        if event_h.is_null() {
-            return Err(Code::Parameter);
-        }
-        // SAFETY: not null; the caller says that it points to a handle.
-        event_handle::release(unsafe { event_h.read() })?;
-        // SAFETY: not null; the caller says that it points to a handle.
-        unsafe { event_h.write(0) };
+        let event_h = event_h.ok_or(Code::Parameter)?;
+        event_handle::release(*event_h)?;
+        *event_h = 0;
         Ok(())
     })
 }
@@ -257,12 +239,12 @@ extern "C" fn PERUSE_Event_get(event_h: i64, event: Out<'_, c_int>) -> c_int {
 /// `PERUSE_Event_object_get` (5.2.12).
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: Out<'_, *mut c_void>) -> c_int {
-    answer("PERUSE_Event_object_get", || Ok(mpi_object.fill(event_handle::find(event_h)?.comm.0)?))
+    answer("PERUSE_Event_object_get", || Ok(mpi_object.fill(event_handle::find(event_h)?.comm.0.0)?))
 }
 
 /// `PERUSE_Event_comm_callback_set` (5.2.13).
 #[unsafe(no_mangle)]
-extern "C" fn PERUSE_Event_comm_callback_set(event_h: i64, callback_fn: Option<Function>, param: *mut c_void) -> c_int {
+extern "C" fn PERUSE_Event_comm_callback_set(event_h: i64, callback_fn: Option<Function>, param: Opaque) -> c_int {
     answer("PERUSE_Event_comm_callback_set", || {
         let handle = inactive(event_h)?;
         let function = callback_fn.ok_or(Code::Parameter)?;
@@ -276,7 +258,7 @@ extern "C" fn PERUSE_Event_comm_callback_set(event_h: i64, callback_fn: Option<F
 extern "C" fn PERUSE_Event_comm_callback_get(
     event_h: i64,
     callback_fn: Out<'_, Option<Function>>,
-    param: Out<'_, *mut c_void>,
+    param: Out<'_, Opaque>,
 ) -> c_int {
     answer("PERUSE_Event_comm_callback_get", || {
         let callback = inactive(event_h)?.callback();

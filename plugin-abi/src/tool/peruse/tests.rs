@@ -15,7 +15,8 @@ use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock,
 };
-use crate::runtime::listeners::{self, Function, Spec};
+use crate::runtime::entry::{Opaque, entry4};
+use crate::runtime::listeners::{self, SpecPointer};
 use crate::tool::arguments::Out;
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::tests::held_up;
@@ -37,15 +38,14 @@ pub(in crate::tool) fn world() -> Comm {
         assert_eq!(unsafe { PMPI_Init(null_mut(), null_mut()) }, 0);
         assert_eq!(PERUSE_Init(), 0);
     });
-    Comm(&raw mut ompi_mpi_comm_world)
+    Comm(Opaque(&raw mut ompi_mpi_comm_world))
 }
 
 /// Arguments of a callback: handle, id, communicator, count, peer, tag, operation.
 type Told = (i64, isize, usize, c_int, c_int, c_int, c_int);
 
-unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: N3; the tests pass a pointer to one that outlives the handle.
-    let (spec, told) = unsafe { (&*spec, &*param.cast::<Mutex<Vec<Told>>>()) };
+extern "C" fn note(event_h: i64, id: isize, spec: SpecPointer<'_>, told: &Mutex<Vec<Told>>) -> c_int {
+    let spec = spec.fields();
     let told_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
     told.lock().expect("no panic").push(told_now);
     let mut event = 0;
@@ -54,22 +54,26 @@ unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut 
     0
 }
 
-fn registered<T>(event: c_int, function: Function, param: &T) -> i64 {
-    let mut handle = 0;
-    let param = std::ptr::from_ref(param).cast_mut().cast();
+type Called<T> = extern "C" fn(i64, isize, SpecPointer<'_>, &T) -> c_int;
+
+fn callback<T>(function: Called<T>, param: &T) -> Callback {
+    Callback { function: entry4(function), param: Opaque(std::ptr::from_ref(param).cast_mut().cast()) }
+}
+
+fn registered<T>(event: c_int, function: Called<T>, param: &T) -> i64 {
+    let (mut handle, Callback { function, param }) = (0, callback(function, param));
     assert_eq!(PERUSE_Event_comm_register(event, world(), Some(function), param, Out::to(&mut handle)), 0);
     handle
 }
 
-fn active<T>(event: c_int, function: Function, param: &T) -> i64 {
+fn active<T>(event: c_int, function: Called<T>, param: &T) -> i64 {
     let handle = registered(event, function, param);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     handle
 }
 
 fn release(mut handle: i64) {
-    // SAFETY: a valid handle.
-    assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, 0);
+    assert_eq!(PERUSE_Event_release(Some(&mut handle)), 0);
 }
 
 fn put() {
@@ -81,7 +85,7 @@ fn taken(told: &Mutex<Vec<Told>>) -> Vec<Told> {
 }
 
 fn told_of(handle: i64) -> Told {
-    (handle, 77, world().0.addr(), 1000, 0, -1, 2)
+    (handle, 77, world().as_ptr().addr(), 1000, 0, -1, 2)
 }
 
 #[test]
@@ -122,18 +126,15 @@ fn every_communicator_shows_one_sided_operations_with_the_fields_that_the_transp
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 3, bytes, peer: 0, ..PutComplete::default() });
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 5, bytes: 9, peer: 7, ..PutComplete::default() });
     release(handle);
-    let at = world().0.addr();
+    let at = world().as_ptr().addr();
     // The second put is to a process that is not in the communicator.
     assert_eq!(taken(&told), [(handle, 3, at, c_int::MAX, 0, -1, 2), (handle, 5, at, 9, -1, -1, 2)]);
 }
 
-unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test passes a pointer to one that outlives the handle, and a valid handle.
-    unsafe {
-        (*param.cast::<Mutex<usize>>()).lock().map(|mut called| *called += 1).expect("no panic");
-        put();
-        assert_eq!(PERUSE_Event_release(&raw mut event_h), 0);
-    }
+extern "C" fn release_itself(mut event_h: i64, _: isize, _: SpecPointer<'_>, called: &Mutex<usize>) -> c_int {
+    *called.lock().expect("no panic") += 1;
+    put();
+    assert_eq!(PERUSE_Event_release(Some(&mut event_h)), 0);
     assert_eq!(event_h, 0);
     0
 }
@@ -149,19 +150,17 @@ fn a_callback_that_releases_its_handle_is_called_no_more() {
     assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
 }
 
+// They return an error if a communicator is not valid, by MPI's default for its own checks.
 unsafe extern "C" {
-    fn PMPI_Comm_dup(comm: Comm, copy: *mut Comm) -> c_int;
-    fn PMPI_Comm_free(comm: *mut Comm) -> c_int;
+    safe fn PMPI_Comm_dup(comm: Comm, copy: &mut Comm) -> c_int;
+    safe fn PMPI_Comm_free(comm: &mut Comm) -> c_int;
 }
 
 /// Makes a tracked communicator, which the test frees.
 fn tracked() -> (Comm, Arc<TrackedComm>) {
-    let mut comm = Comm(null_mut());
-    // SAFETY: a valid communicator, and room for another, which is valid afterwards.
-    unsafe {
-        assert_eq!(PMPI_Comm_dup(world(), &raw mut comm), 0);
-        (comm, communicator::track(comm).expect("MPI lets it"))
-    }
+    let mut comm = Comm(Opaque(null_mut()));
+    assert_eq!(PMPI_Comm_dup(world(), &mut comm), 0);
+    (comm, communicator::track(comm).expect("MPI lets it"))
 }
 
 fn activate() -> &'static SupportedEvent {
@@ -173,14 +172,12 @@ fn a_handle_made_while_another_thread_frees_its_communicator_answers_that_it_is_
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
     let (freed, told) = (comm, Mutex::new(Vec::<Told>::new()));
-    // SAFETY: it is valid, and nobody else uses it.
-    assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
-    let callback = Callback { function: note, param: (&raw const told).cast_mut().cast() };
+    assert_eq!(PMPI_Comm_free(&mut comm), 0);
+    let callback = callback(note, &told);
     for event in [activate(), supported::numbered(PUT_STARTED).expect("it is supported")] {
         let mut handle = event_handle::new(event, freed, Arc::clone(&tracked), callback);
         assert_eq!(PERUSE_Event_activate(handle), Code::MpiObject as c_int);
-        // SAFETY: a valid handle.
-        assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, Code::MpiObject as c_int);
+        assert_eq!(PERUSE_Event_release(Some(&mut handle)), Code::MpiObject as c_int);
         assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
     }
     put();
@@ -191,16 +188,15 @@ fn a_handle_made_while_another_thread_frees_its_communicator_answers_that_it_is_
 fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_nothing() {
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
-    let callback = Callback { function: note, param: null_mut() };
+    let told = Mutex::new(Vec::new());
+    let callback = callback(note, &told);
     let mut number = event_handle::new(activate(), comm, tracked, callback);
     // The state of a call that is about to open the window.
     let handle = event_handle::find(number).expect("it is there");
-    // SAFETY: it is valid, and nobody else uses it.
-    assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
+    assert_eq!(PMPI_Comm_free(&mut comm), 0);
     handle.activate();
     assert!(!listeners::is_anybody());
-    // SAFETY: a valid handle.
-    assert_eq!(unsafe { PERUSE_Event_release(&raw mut number) }, Code::MpiObject as c_int);
+    assert_eq!(PERUSE_Event_release(Some(&mut number)), Code::MpiObject as c_int);
 }
 
 struct Gate {
@@ -209,9 +205,7 @@ struct Gate {
     left: AtomicBool,
 }
 
-unsafe extern "C" fn linger(_: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test passes a pointer to one that outlives the handle, and one thread at a time runs this.
-    let gate = unsafe { &*param.cast::<Gate>() };
+extern "C" fn linger(_: i64, _: isize, _: SpecPointer<'_>, gate: &Gate) -> c_int {
     gate.entered.send(()).expect("the test waits");
     gate.leave.recv().expect("the test says so");
     gate.left.store(true, Ordering::SeqCst);
@@ -251,8 +245,8 @@ fn a_late_thread_does_not_call_the_callback_of_a_closed_window() {
     assert_eq!(PERUSE_Lock(), 0);
     assert_eq!(PERUSE_Event_deactivate(second), 0);
     assert_eq!(PERUSE_Unlock(), 0);
-    let param = std::ptr::from_ref(&new).cast_mut().cast();
-    assert_eq!(PERUSE_Event_comm_callback_set(second, Some(note), param), 0);
+    let Callback { function, param } = callback(note, &new);
+    assert_eq!(PERUSE_Event_comm_callback_set(second, Some(function), param), 0);
     assert_eq!(PERUSE_Event_activate(second), 0);
     let_leave.send(()).expect("the callback waits");
     other.join().expect("no panic");

@@ -2,6 +2,7 @@
 //! Reading an event writes its elements, and nothing behind the last one, into buffers at the end of mapped memory.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::events::{
     AtomicComplete, AtomicStarted, CommunicatorCreated, CommunicatorFreed, ConnectionBegin, ConnectionEstablished,
@@ -29,13 +30,12 @@ impl Edge {
         assert_ne!(start, libc::MAP_FAILED);
         let start = NonNull::new(start.cast::<u8>()).expect("not at 0");
         // SAFETY: the second page of that mapping, which nothing uses.
-        assert_eq!(unsafe { libc::mprotect(start.as_ptr().add(page).cast(), page, libc::PROT_NONE) }, 0);
+        assert_eq!(unsafe { libc::mprotect(start.as_ptr().wrapping_add(page).cast(), page, libc::PROT_NONE) }, 0);
         Edge { start, page }
     }
 
     fn last(&self, bytes: usize) -> *mut u8 {
-        // SAFETY: within the first page, which is longer than any event.
-        unsafe { self.start.as_ptr().add(self.page - bytes) }
+        self.start.as_ptr().wrapping_add(self.page - bytes)
     }
 }
 
@@ -56,7 +56,7 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
         MPI_T_event_get_info(
             kind.index() as c_int,
             null_mut(),
-            null_mut(),
+            Out::NULL,
             Out::NULL,
             null_mut(),
             at.as_mut_ptr(),
@@ -64,7 +64,7 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
             Out::NULL,
             Out::NULL,
             null_mut(),
-            null_mut(),
+            Out::NULL,
             Out::NULL,
         )
     };
@@ -78,13 +78,11 @@ struct Wanted {
     edge: Edge,
     room: usize,
     elements: Vec<(usize, usize)>,
-    copied: usize,
+    copied: AtomicUsize,
 }
 
 /// First copies into a buffer with room behind it, because a failed comparison tells more than a fault.
-unsafe extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: the test passes a pointer to one that outlives the registration, and only one callback at a time runs.
-    let wanted = unsafe { &mut *user.cast::<Wanted>() };
+extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _: c_int, wanted: &Wanted) {
     let mut whole = [0xee_u8; 128];
     // SAFETY: the instance belongs to this callback, and the buffers have the size that a tool is told.
     unsafe {
@@ -98,17 +96,17 @@ unsafe extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _:
             assert_eq!(std::slice::from_raw_parts(buffer, size), &whole[at..at + size]);
         }
     }
-    wanted.copied += 1;
+    wanted.copied.fetch_add(1, Ordering::Relaxed);
 }
 
 fn is_copied(copied: &mut Vec<TypeId>, kind: TypeId, raise: impl FnOnce()) {
     let name = std::ffi::CString::new(format!("ibex_{}", kind.row().name)).expect("a name");
     let (room, elements) = room(kind);
-    let mut wanted = Wanted { edge: Edge::new(), room, elements, copied: 0 };
-    let registration = registered(&name, 2, (&raw mut wanted).cast(), copies);
+    let wanted = Wanted { edge: Edge::new(), room, elements, copied: AtomicUsize::new(0) };
+    let registration = registered(&name, 2, &wanted, copies);
     raise();
     free(registration);
-    assert_eq!(wanted.copied, 1, "{name:?}");
+    assert_eq!(wanted.copied.into_inner(), 1, "{name:?}");
     copied.push(kind);
 }
 

@@ -5,7 +5,7 @@ use super::*;
 
 /// Returns a registration with a buffer and a callback of this level, and the engine's registration.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
-    let registration = registered(c"ibex_xfer_end", level, user(seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", level, seen, on_xfer_end);
     let handle = events::all().pop().expect("just made");
     handle.set_buffered(true);
     (registration, handle)
@@ -22,16 +22,16 @@ fn the_dropped_handler_hears_only_of_losses_since_it_was_set() {
     let (registration, handle) = waiting(2, &seen);
     raise(handle.room() + 3);
     // This delivers waiting events, as every call of the tool does.
-    set_dropped(registration, Some(on_dropped));
+    count_dropped(registration, true);
     raise(handle.room() + 2);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
     // While there is no handler, losses are not recorded.
-    set_dropped(registration, None);
+    count_dropped(registration, false);
     raise(handle.room() + 4);
     events::deliver(0, Safety::MpiRestricted);
     raise(5);
-    set_dropped(registration, Some(on_dropped));
+    count_dropped(registration, true);
     raise(handle.room() + 1);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     free(registration);
@@ -44,9 +44,9 @@ fn the_dropped_handler_gets_the_level_and_user_data_of_the_least_demanding_fit_c
     let [none, fit, other] = [(); 3].map(|()| Mutex::new(Seen::default()));
     let (registration, handle) = waiting(2, &fit);
     for (level, seen) in [(0, &none), (3, &other)] {
-        set_callback(registration, level, user(seen), on_xfer_end);
+        set_callback(registration, level, seen, on_xfer_end);
     }
-    set_dropped(registration, Some(on_dropped));
+    count_dropped(registration, true);
     raise(handle.room() + 5);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     free(registration);
@@ -59,7 +59,7 @@ fn freeing_a_registration_calls_its_callback_that_may_call_mpi() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(0, &seen);
-    set_dropped(registration, Some(on_dropped));
+    count_dropped(registration, true);
     raise(handle.room() + 5);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!(told(&seen), []);

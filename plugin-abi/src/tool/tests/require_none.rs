@@ -2,14 +2,14 @@
 //! The tool's own calls, except for some, run callbacks that may do anything.
 
 use super::*;
-use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
+use crate::tool::mpi_t::{MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
 
 const MANY: usize = 1000;
 
 /// Makes a registration whose callback may do anything, and records its events.
 fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
-    let registration = registered(c"ibex_xfer_end", 0, user(seen), on_xfer_end);
-    set_dropped(registration, Some(on_dropped));
+    let registration = registered(c"ibex_xfer_end", 0, seen, on_xfer_end);
+    count_dropped(registration, true);
     registration
 }
 
@@ -31,8 +31,7 @@ fn a_callback_that_may_call_mpi_gets_all_waiting_events_at_the_end_of_a_call_of_
     assert_eq!(unsafe { MPI_T_source_get_timestamp(0, Out::to(&mut number)) }, 0);
     assert_eq!(count(&seen), (0, 0), "neither within MPI nor where the clock is read");
     let mut types = 0;
-    // SAFETY: there is room for the result.
-    assert_eq!(unsafe { MPI_T_event_get_num(Out::to(&mut types)) }, 0);
+    assert_eq!(number_of_types(Out::to(&mut types)), 0);
     // Another test may have initialised MPI in another thread; then a flush delivers to the callback, a call does not.
     let served = if crate::tool::host::may_call_mpi() { MANY } else { 0 };
     assert_eq!(count(&seen), (served, 0));
@@ -83,21 +82,17 @@ fn a_call_that_fails_delivers_nothing() {
     let seen = Mutex::new(Seen::default());
     let registration = anywhere(&seen);
     raise(3);
-    // SAFETY: the call refuses a null pointer.
-    assert_ne!(unsafe { MPI_T_event_get_num(Out::NULL) }, 0);
+    assert_ne!(number_of_types(Out::NULL), 0);
     assert_eq!(count(&seen), (0, 0));
     free(registration);
     assert_eq!(count(&seen), (3, 0));
 }
 
 /// A callback that tries to deliver more events.
-unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int, codes: *mut c_void) {
-    // SAFETY: the test passes a pointer to one that outlives the registration.
-    let codes = unsafe { &*codes.cast::<Mutex<Vec<c_int>>>() };
+extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int, codes: &Mutex<Vec<c_int>>) {
     codes.lock().expect("no panic").push(ibex_events_flush());
     let mut types = 0;
-    // SAFETY: there is room for the result.
-    codes.lock().expect("no panic").push(unsafe { MPI_T_event_get_num(Out::to(&mut types)) });
+    codes.lock().expect("no panic").push(number_of_types(Out::to(&mut types)));
 }
 
 #[test]
@@ -106,7 +101,7 @@ fn within_a_callback_a_flush_fails_and_no_call_delivers_events() {
     let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
     let waiting = anywhere(&seen);
     raise(1);
-    let asking = registered(c"ibex_port_async", 3, std::ptr::from_ref(&codes).cast_mut().cast(), flushes);
+    let asking = registered(c"ibex_port_async", 3, &codes, flushes);
     raise(1);
     let before = count(&seen);
     events::raise(Safety::MpiRestricted, PortAsync::default);
@@ -124,7 +119,7 @@ fn a_registration_whose_events_must_wait_gets_the_default_room() {
     let room = |levels: &[c_int]| {
         let registration = alloc(c"ibex_xfer_end");
         for level in levels {
-            set_callback(registration, *level, user(&seen), on_xfer_end);
+            set_callback(registration, *level, &seen, on_xfer_end);
         }
         let room = events::all().pop().expect("just made").room();
         let mut info = Info::null();

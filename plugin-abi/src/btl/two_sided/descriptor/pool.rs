@@ -2,8 +2,9 @@
 //! The descriptor, and the pools of a module, whose slots are for short, eager and longer (`max_send_size`) messages.
 //!
 //! A descriptor has one registered send slot of the port for life, or, while a message waits for a slot, ordinary
-//! memory. It is on the free list of its pool, or belongs to Open MPI or to the adapter. While it belongs to Open MPI,
-//! which writes to it, no reference to it exists. Called by `descriptor.rs`, `send.rs`, `detour.rs` and
+//! memory. It is on the free list of its pool, or belongs to Open MPI, to the engine or to ibex, which then has it as
+//! an [`Owned`]. So no reference to it exists while Open MPI writes to it, and no adapter has the message of one that
+//! is owned (R2). Called by `descriptor.rs`, `send.rs`, `detour.rs` and
 //! `completion.rs`. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: the one that has
 //! entered the port. Tests: `descriptor/tests.rs`.
 
@@ -14,21 +15,22 @@ use std::sync::Arc;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::LocalSpan;
 
-use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::entry::Argument;
+use crate::runtime::free_list::{FreeList, Linked, Owned};
 use crate::runtime::memory::Registered;
 
 #[repr(C, align(64))]
 pub(crate) struct Descriptor {
     pub(crate) base: sys::mca_btl_base_descriptor_t,
     /// The slot (header and copied data), and user memory that is sent in place.
-    pub(crate) segments: [sys::mca_btl_base_segment_t; 2],
+    segments: [sys::mca_btl_base_segment_t; 2],
     /// The whole slot; empty if the descriptor has `bytes`.
     slot: LocalSpan,
     /// Ordinary memory instead of a slot; shared with the engine once the message is sent.
     bytes: Option<Arc<[u8]>>,
     registered: Option<Registered>,
     /// Next descriptor on the free list, or in the chain of those to give back.
-    pub(crate) next: *mut Descriptor,
+    next: *mut Descriptor,
     pool: PoolName,
     /// Whether `btl_send` has promised a callback to Open MPI.
     pub(crate) callback_wanted: bool,
@@ -63,13 +65,37 @@ unsafe impl Linked for Descriptor {
     const NEXT: usize = offset_of!(Descriptor, next);
 }
 
+// SAFETY: a pointer, to Open MPI's part of the descriptor, which is the first field. M2.
+unsafe impl Argument<*mut sys::mca_btl_base_descriptor_t> for Owned<Descriptor> {}
+
+/// Descriptors to give back after the callbacks of a batch, linked through the descriptors themselves.
+pub(crate) struct FinishedDescriptors(*mut Descriptor);
+
+impl FinishedDescriptors {
+    pub(crate) const NONE: FinishedDescriptors = FinishedDescriptors(null_mut());
+
+    #[inline]
+    pub(crate) fn push(&mut self, mut descriptor: Owned<Descriptor>) {
+        descriptor.next = self.0;
+        self.0 = descriptor.into_raw();
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Owned<Descriptor>> {
+        // SAFETY: `push` has put it on the chain, so nobody else uses it.
+        let descriptor = unsafe { Owned::new(NonNull::new(self.0)?) };
+        self.0 = descriptor.next;
+        Some(descriptor)
+    }
+}
+
 pub(crate) trait Slots {
     /// Registers `count` more slots of `size` bytes, which live as long as the descriptors. `None`: not possible now.
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
 
-    /// Requests completions of unsignalled sends. Passes each descriptor that is complete already to `silent`, which
-    /// takes it if it needs no callback, and returns whether it did.
-    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool);
+    /// Requests completions of unsignalled sends. Passes each descriptor of these pools that is complete already to
+    /// `silent`, which takes it if it needs no callback, and returns whether it did.
+    fn reclaim(&mut self, silent: &mut dyn FnMut(Owned<Descriptor>) -> bool);
 }
 
 struct Pool {
@@ -113,7 +139,7 @@ impl Descriptors {
     /// Takes a descriptor with room for `size` bytes: with a slot or, up to the eager limit, with ordinary memory, in
     /// which the message can wait for a slot. `None`: no slot is free or large enough, and `size` exceeds that limit.
     #[inline]
-    pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+    pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<Owned<Descriptor>> {
         match self.take_slot(slots, size, flags) {
             Some(descriptor) => Some(descriptor),
             None => self.take_unregistered(size, flags),
@@ -122,7 +148,7 @@ impl Descriptors {
 
     /// Takes a descriptor whose slot holds `size` bytes. `None`: no slot is free and large enough, or can be made.
     #[inline]
-    pub(crate) fn take_slot(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+    pub(crate) fn take_slot(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<Owned<Descriptor>> {
         let name = match size {
             ..=SHORT => PoolName::Short,
             size if size <= self.pools[PoolName::Eager as usize].size => PoolName::Eager,
@@ -132,63 +158,61 @@ impl Descriptors {
         if size > pool.size {
             return None;
         }
-        let descriptor = match pool.free.take() {
+        let free = match pool.free.take() {
             Some(free) => free,
             None => self.grow(slots, name)?,
         };
-        // SAFETY: M2: it has just been taken, so nobody else uses it.
-        unsafe { prepare(descriptor.as_ptr(), size, flags) };
+        // SAFETY: it has just been taken from the list, so nobody else uses it.
+        let mut descriptor = unsafe { Owned::new(free) };
+        descriptor.prepare(size, flags);
         Some(descriptor)
     }
 
     /// Takes a descriptor without a slot: its message waits in ordinary memory of just its size, so the locked memory
     /// stays bounded. (ob1 would retry refused messages at every progress, and let later ones overtake them.)
     #[cold]
-    fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+    fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<Owned<Descriptor>> {
         let name = PoolName::Unregistered;
         if size > self.pools[name as usize].size {
             return None;
         }
-        let descriptor = self.pools[name as usize].free.take().or_else(|| {
+        let free = self.pools[name as usize].free.take().or_else(|| {
             self.add(name, &vec![LocalSpan::EMPTY; self.step as usize]);
             self.pools[name as usize].free.take()
         })?;
-        // SAFETY: M2: it has just been taken, so nobody else uses it.
-        unsafe { prepare(descriptor.as_ptr(), size, flags) };
-        // SAFETY: M2: it has just been taken, so nobody else uses it.
-        let d = unsafe { &mut *descriptor.as_ptr() };
-        let bytes = d.bytes.insert(std::iter::repeat_n(0, size).collect());
+        // SAFETY: it has just been taken from the list, so nobody else uses it.
+        let mut descriptor = unsafe { Owned::new(free) };
+        descriptor.prepare(size, flags);
+        let bytes = descriptor.bytes.insert(std::iter::repeat_n(0, size).collect());
         let start = Arc::get_mut(bytes).map_or(null_mut(), <[u8]>::as_mut_ptr);
-        d.segments[0].seg_addr.lval = start.expose_provenance() as u64;
+        descriptor.segments[0].seg_addr.lval = start.expose_provenance() as u64;
         Some(descriptor)
     }
 
-    /// Gives a descriptor back. The caller has put its registration back ([`take_registration`]).
+    /// Gives a descriptor back. The caller has put its registration back ([`Descriptor::take_registration`]).
     ///
     /// # Safety
-    /// M2. No posted work request names the descriptor (R2).
+    /// M2: it was taken from these pools.
     #[inline]
-    pub(crate) unsafe fn give_back(&mut self, descriptor: *mut Descriptor) {
-        // SAFETY: M2: it is given back, so nobody else uses it.
-        let pool = unsafe { (*descriptor).pool };
+    pub(crate) unsafe fn give_back(&mut self, mut descriptor: Owned<Descriptor>) {
+        let pool = descriptor.pool;
         if pool == PoolName::Unregistered {
-            // SAFETY: M2: it is given back, so nobody else uses it; the engine has an `Arc` of its own to the bytes.
-            unsafe { (*descriptor).bytes = None };
+            // The engine has an `Arc` of its own to the bytes.
+            descriptor.bytes = None;
         }
-        // SAFETY: M2, R2: the caller says that no posted work request names it; it was taken from this pool.
-        unsafe { self.pools[pool as usize].free.give_back(descriptor) };
+        // SAFETY: M2: the caller says that it was taken from this pool; nobody else uses it (`Owned`).
+        unsafe { self.pools[pool as usize].free.give_back(descriptor.into_raw()) };
     }
 
     /// Gives back a descriptor whose send has completed, if it needs no callback. Returns whether it did.
     ///
     /// # Safety
-    /// M2. No posted work request names the descriptor (R2).
-    pub(crate) unsafe fn give_back_silent(&mut self, descriptor: NonNull<Descriptor>) -> bool {
-        // SAFETY: M2: its send has completed, so nobody writes to it.
-        let wanted = unsafe { (*descriptor.as_ptr()).callback_wanted };
+    /// M2: it was taken from these pools.
+    pub(crate) unsafe fn give_back_silent(&mut self, descriptor: Owned<Descriptor>) -> bool {
+        let wanted = descriptor.callback_wanted;
         if !wanted {
-            // SAFETY: M2, R2: its send has completed; a descriptor without a callback has no registration (`btl_send`).
-            unsafe { self.give_back(descriptor.as_ptr()) };
+            // SAFETY: M2: the caller says so. A descriptor without a callback has no registration (`btl_send`).
+            unsafe { self.give_back(descriptor) };
         }
         !wanted
     }
@@ -211,7 +235,7 @@ impl Descriptors {
         let is_due = self.missed.is_multiple_of(RECLAIM_INTERVAL);
         self.missed = self.missed.wrapping_add(1);
         if is_due {
-            // SAFETY: the engine passes a token once, when its request is complete.
+            // SAFETY: M2: it is of these pools (`Slots::reclaim`).
             slots.reclaim(&mut |descriptor| unsafe { self.give_back_silent(descriptor) });
         }
     }
@@ -244,113 +268,99 @@ impl Descriptor {
             tag: 0,
         }
     }
-}
 
-/// # Safety
-/// M2. Nobody else uses the descriptor.
-#[inline]
-unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
-    // SAFETY: M2: the caller says that nobody else uses it.
-    let d = unsafe { &mut *descriptor };
-    d.segments[0].seg_addr.lval = d.slot.addr();
-    d.segments[0].seg_len = size as u64;
-    d.base.des_segments = d.segments.as_mut_ptr();
-    d.base.des_segment_count = 1;
-    d.base.des_cbfunc = None;
-    d.base.des_flags = flags;
-    d.base.order = sys::MCA_BTL_NO_ORDER as u8;
-    d.registered = None;
-    d.callback_wanted = false;
-}
+    #[inline]
+    fn prepare(&mut self, size: usize, flags: u32) {
+        self.segments[0].seg_addr.lval = self.slot.addr();
+        self.segments[0].seg_len = size as u64;
+        self.base.des_segments = self.segments.as_mut_ptr();
+        self.base.des_segment_count = 1;
+        self.base.des_cbfunc = None;
+        self.base.des_flags = flags;
+        self.base.order = sys::MCA_BTL_NO_ORDER as u8;
+        self.registered = None;
+        self.callback_wanted = false;
+    }
 
-/// Makes `length` bytes of user memory the second segment of a descriptor.
-///
-/// # Safety
-/// M2, M3. Nobody else uses the descriptor, and `registered` covers the bytes.
-pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, length: usize, registered: Registered) {
-    // SAFETY: M2: the caller says that nobody else uses it.
-    let d = unsafe { &mut *descriptor.as_ptr() };
-    d.segments[1].seg_addr.lval = place.addr() as u64;
-    d.segments[1].seg_len = length as u64;
-    d.base.des_segment_count = 2;
-    d.registered = Some(registered);
-}
+    /// Makes `length` bytes of user memory the second segment.
+    ///
+    /// # Safety
+    /// M3. `registered` covers the bytes, and is put back after the descriptor's send.
+    pub(crate) unsafe fn attach(&mut self, place: *const u8, length: usize, registered: Registered) {
+        self.segments[1].seg_addr.lval = place.addr() as u64;
+        self.segments[1].seg_len = length as u64;
+        self.base.des_segment_count = 2;
+        self.registered = Some(registered);
+    }
 
-/// Returns the spans that the adapter gathers for a descriptor: one, or two if user memory is sent in place.
-///
-/// # Safety
-/// M2, M3. The second segment, if any, is user memory under the descriptor's registration.
-#[inline]
-pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], usize) {
-    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
-    let d = unsafe { &*descriptor };
-    // Open MPI may have shortened the first segment to the actual header; it never lengthens it past the slot.
-    let first = d.slot.first(d.segments[0].seg_len as u32);
-    match d.registered {
-        Some(registered) if d.base.des_segment_count == 2 => {
-            let segment = &d.segments[1];
-            // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
-            let addr = unsafe { segment.seg_addr.lval };
-            // SAFETY: M3: inside the registration (`attach`), and memory of a send that is not complete.
-            let second = unsafe { LocalSpan::new(addr, segment.seg_len as u32, registered.lkey()) };
-            ([first, second], 2)
+    /// Returns the spans that the adapter gathers: one, or two if user memory is sent in place.
+    #[inline]
+    pub(crate) fn spans(&self) -> ([LocalSpan; 2], usize) {
+        // Open MPI may have shortened the first segment to the actual header; it never lengthens it past the slot.
+        let first = self.slot.first(self.segments[0].seg_len as u32);
+        match self.registered {
+            Some(registered) if self.base.des_segment_count == 2 => {
+                let segment = &self.segments[1];
+                // SAFETY: M3: inside the registration (`attach`), and memory of a send that is not complete.
+                let second = unsafe { LocalSpan::new(address(segment), segment.seg_len as u32, registered.lkey()) };
+                ([first, second], 2)
+            }
+            _ => ([first, LocalSpan::EMPTY], 1),
         }
-        _ => ([first, LocalSpan::EMPTY], 1),
+    }
+
+    #[inline]
+    pub(crate) fn take_registration(&mut self) -> Option<Registered> {
+        self.registered.take()
+    }
+
+    /// Returns the address of the message: in the slot, or in the ordinary memory.
+    #[inline]
+    pub(crate) fn start(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(address(&self.segments[0]) as usize)
+    }
+
+    fn used(&self) -> &[sys::mca_btl_base_segment_t] {
+        &self.segments[..self.base.des_segment_count.min(2)]
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.used().iter().map(|segment| segment.seg_len).sum()
+    }
+
+    /// Sets the length of the header and of the data behind it.
+    pub(crate) fn set_length(&mut self, length: usize) {
+        self.segments[0].seg_len = length as u64;
+    }
+
+    /// Copies the message of another descriptor to this one, which has been taken for a message of that length.
+    pub(crate) fn copy_from(&mut self, other: &Descriptor) {
+        assert!(other.length() <= self.segments[0].seg_len, "taken for a message of that length");
+        let mut to = self.start();
+        for segment in other.used() {
+            let bytes = segment.seg_len as usize;
+            let from: *const u8 = std::ptr::with_exposed_provenance(address(segment) as usize);
+            // SAFETY: M2, M3: the segments may be read; R2: no adapter has this message (`Owned`); there is room.
+            unsafe { to.copy_from_nonoverlapping(from, bytes) };
+            to = to.wrapping_add(bytes);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_slot(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    /// Returns the ordinary memory, if there is some, and the size in bytes of the message in it. The engine, which
+    /// shares the memory, only reads it.
+    pub(crate) fn bytes(&self) -> Option<(Arc<[u8]>, u32)> {
+        // Open MPI may have shortened the segment to the actual header or data.
+        Some((self.bytes.clone()?, self.segments[0].seg_len as u32))
     }
 }
 
-/// # Safety
-/// M2. Nobody else uses the descriptor.
 #[inline]
-pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Registered> {
-    // SAFETY: M2: the caller says that nobody else uses it.
-    unsafe { (*descriptor).registered.take() }
-}
-
-/// Returns the address of a descriptor's message: in its slot, or in its ordinary memory.
-///
-/// # Safety
-/// M2.
-#[inline]
-pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
-    // SAFETY: M2: it is only read.
-    let segment = unsafe { (*descriptor.as_ptr()).segments[0] };
+fn address(segment: &sys::mca_btl_base_segment_t) -> u64 {
     // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
-    std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
-}
-
-/// # Safety
-/// M2.
-pub(crate) unsafe fn length(descriptor: *const Descriptor) -> u64 {
-    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
-    let d = unsafe { &*descriptor };
-    d.segments[..d.base.des_segment_count.min(2)].iter().map(|segment| segment.seg_len).sum()
-}
-
-/// # Safety
-/// M2, M3. No adapter has the message; at `to` there is room for it, which does not overlap it.
-pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
-    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
-    let d = unsafe { &*descriptor };
-    for segment in &d.segments[..d.base.des_segment_count.min(2)] {
-        // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
-        let from: *const u8 = std::ptr::with_exposed_provenance(unsafe { segment.seg_addr.lval } as usize);
-        let bytes = segment.seg_len as usize;
-        // SAFETY: M2, M3: the segments may be read; the caller says that there is room at `to`, without overlap.
-        unsafe { to.copy_from_nonoverlapping(from, bytes) };
-        to = to.wrapping_add(bytes);
-    }
-}
-
-/// Returns a descriptor's ordinary memory, if it has some, and the size in bytes of the message in it. The engine,
-/// which shares the memory, only reads it.
-///
-/// # Safety
-/// M2. Open MPI has written the message, and nobody else uses the descriptor.
-#[inline]
-pub(crate) unsafe fn bytes(descriptor: *const Descriptor) -> Option<(Arc<[u8]>, u32)> {
-    // SAFETY: M2: the caller says that nobody else uses it.
-    let d = unsafe { &*descriptor };
-    // Open MPI may have shortened the segment to the actual header or data.
-    Some((d.bytes.clone()?, d.segments[0].seg_len as u32))
+    unsafe { segment.seg_addr.lval }
 }

@@ -19,8 +19,8 @@ struct Invented {
     reclaimed: u32,
     exhausted: bool,
     /// Descriptors whose sends have completed, and those that `silent` has not taken.
-    done: Vec<NonNull<Descriptor>>,
-    refused: Vec<NonNull<Descriptor>>,
+    done: Vec<Owned<Descriptor>>,
+    refused: Vec<*mut Descriptor>,
 }
 
 impl Slots for Invented {
@@ -36,9 +36,12 @@ impl Slots for Invented {
         Some((0..count).map(span).collect())
     }
 
-    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool) {
+    fn reclaim(&mut self, silent: &mut dyn FnMut(Owned<Descriptor>) -> bool) {
         self.reclaimed += 1;
-        self.refused.extend(std::mem::take(&mut self.done).into_iter().filter(|done| !silent(*done)));
+        for done in self.done.drain(..) {
+            let address = done.as_ptr();
+            self.refused.extend((!silent(done)).then_some(address));
+        }
     }
 }
 
@@ -73,11 +76,9 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
     let mut places = HashSet::new();
     for size in [0, SHORT, SHORT + 1, EAGER, EAGER + 1, LARGE].repeat(3) {
         let descriptor = descriptors.take(&mut slots, size, 0).expect("no limit is set");
-        // SAFETY: M2: it has just been taken.
-        let ([first, _], count) = unsafe { spans(descriptor.as_ptr()) };
+        let ([first, _], count) = descriptor.spans();
         assert_eq!((first.len() as usize, count), (size, 1));
-        // SAFETY: M2: it has just been taken.
-        assert!(places.insert(unsafe { start(descriptor) }.addr()));
+        assert!(places.insert(descriptor.start().addr()));
     }
     let blocks = |size: usize| slots.grown.iter().filter(|block| **block == (size as u32, 4)).count();
     assert_eq!((blocks(SHORT), blocks(EAGER), blocks(LARGE)), (2, 2, 2), "six of each, by fours");
@@ -95,12 +96,13 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
     let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     let eager = descriptors.take(&mut slots, 8, 0).expect("no limit is set");
     let large = descriptors.take(&mut slots, LARGE, 0).expect("no limit is set");
+    let addresses = [eager.as_ptr(), large.as_ptr()];
     for descriptor in [eager, large] {
-        // SAFETY: M2: it was never sent.
-        unsafe { descriptors.give_back(descriptor.as_ptr()) };
+        // SAFETY: M2: it was taken from these pools.
+        unsafe { descriptors.give_back(descriptor) };
     }
-    assert_eq!(descriptors.take(&mut slots, 8, 0), Some(eager));
-    assert_eq!(descriptors.take(&mut slots, LARGE, 0), Some(large));
+    let again = [8, LARGE].map(|size| descriptors.take(&mut slots, size, 0).expect("no limit is set").as_ptr());
+    assert_eq!(again, addresses);
     assert_eq!(slots.grown.len(), 2);
 }
 
@@ -117,33 +119,31 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
     assert_eq!(of_eager, [&(EAGER as u32, 2), &(EAGER as u32, 1)]);
     assert!(descriptors.take(&mut slots, LARGE, 0).is_none());
     for size in [1, SHORT, EAGER] {
-        let descriptor = descriptors.take(&mut slots, size, 5).expect("ordinary memory has no limit");
+        let mut descriptor = descriptors.take(&mut slots, size, 5).expect("ordinary memory has no limit");
         let message: Vec<u8> = (0..size).map(|index| index as u8).collect();
-        // SAFETY: M2: it has just been taken; there is room for `size` bytes.
-        unsafe { start(descriptor).copy_from_nonoverlapping(message.as_ptr(), size) };
-        // SAFETY: M2: it has just been taken and filled.
-        unsafe {
-            assert_eq!((*descriptor.as_ptr()).base.des_flags, 5);
-            assert_eq!(length(descriptor.as_ptr()), size as u64);
-            // Open MPI has packed less than it had asked for.
-            (*descriptor.as_ptr()).segments[0].seg_len -= 1;
-            let (bytes, length) = bytes(descriptor.as_ptr()).expect("it has no slot");
-            assert_eq!(bytes[..length as usize], message[..size - 1]);
-            descriptors.give_back(descriptor.as_ptr());
-        }
-        assert_eq!(descriptors.take(&mut slots, size, 0), Some(descriptor), "it is used again");
+        // SAFETY: it has just been taken, with room for `size` bytes.
+        unsafe { descriptor.start().copy_from_nonoverlapping(message.as_ptr(), size) };
+        assert_eq!((descriptor.base.des_flags, descriptor.length()), (5, size as u64));
+        // Open MPI has packed less than it had asked for.
+        descriptor.set_length(size - 1);
+        let (bytes, length) = descriptor.bytes().expect("it has no slot");
+        assert_eq!(bytes[..length as usize], message[..size - 1]);
+        let address = descriptor.as_ptr();
+        // SAFETY: M2: it was taken from these pools.
+        unsafe { descriptors.give_back(descriptor) };
+        let again = descriptors.take(&mut slots, size, 0).expect("ordinary memory has no limit");
+        assert_eq!(again.as_ptr(), address, "it is used again");
     }
 }
 
 #[test]
 fn without_a_free_slot_sends_that_are_done_and_need_no_callback_give_theirs_back() {
     let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 4, 2));
-    let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
-    // SAFETY: M2: it has been taken, and no adapter has it.
-    unsafe { (*taken[1].as_ptr()).callback_wanted = true };
-    slots.done.clone_from(&taken);
-    assert_eq!(descriptors.take_slot(&mut slots, LARGE, 0), Some(taken[0]));
-    assert_eq!((slots.refused.as_slice(), slots.reclaimed), (&taken[1..], 1));
+    slots.done = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
+    slots.done[1].callback_wanted = true;
+    let [silent, other] = [0, 1].map(|index| slots.done[index].as_ptr());
+    assert_eq!(descriptors.take_slot(&mut slots, LARGE, 0).map(|taken| taken.as_ptr()), Some(silent));
+    assert_eq!((slots.refused.as_slice(), slots.reclaimed), (&[other][..], 1));
 }
 
 #[test]
@@ -171,11 +171,9 @@ fn without_memory_for_slots_completed_sends_are_reclaimed_and_messages_wait() {
     let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
     let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");
-    // SAFETY: M2: it has just been taken.
-    assert!(unsafe { bytes(waiting.as_ptr()) }.is_some());
+    assert!(!waiting.has_slot());
     assert_eq!(slots.reclaimed, 1);
     slots.exhausted = false;
     let descriptor = descriptors.take(&mut slots, 64, 0).expect("a slot");
-    // SAFETY: M2: it has just been taken.
-    assert!(unsafe { bytes(descriptor.as_ptr()) }.is_none());
+    assert!(descriptor.has_slot());
 }
