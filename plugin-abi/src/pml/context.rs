@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             was_there = Some(context);
             // Posted receives stay as they are, so that MPI can still free them.
-            for message in communicator.into_queues().into_remains().messages {
+            for message in communicator.into_queues().into_messages() {
                 flow_control::give_up(pml, &mut *state, &message.message);
             }
             left(pml, &mut state, context);

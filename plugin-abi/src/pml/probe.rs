@@ -8,17 +8,15 @@ use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use engine::messenger::flow_control;
-use engine::messenger::host::Communicators;
-use engine::messenger::matching::{Envelope, Pattern};
+use engine::messenger::matching::MessageHandle;
+use engine::messenger::receive::probe::{self, Found};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::{Communicator, Queues};
+use super::communicator::Communicator;
 use super::instance::{Pml, pml};
 use super::libmpi;
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
-use super::tools::watch;
 use crate::runtime::guard::fence;
 
 /// The arguments of a probe.
@@ -28,43 +26,14 @@ struct Probed {
     comm: *mut sys::ompi_communicator_t,
 }
 
-/// A message that was found; it has a handle if it was taken out.
-pub(super) struct Found {
-    pub(super) envelope: Envelope,
-    pub(super) length: usize,
-    pub(super) handle: Option<u64>,
-}
-
 impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
     unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
-        let (pattern, of) = (Pattern::new(self.from, self.tag), (self.from, self.tag));
         // SAFETY: P4: MPI's communicator.
         let communicator = unsafe { Communicator::of(self.comm) };
-        let found = if takes {
-            let search = |queues: &mut Queues| {
-                let message = queues.matched_probe(pattern).found?;
-                let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
-                Some((message, length))
-            };
-            watch::probe(&mut state, communicator, of, search).map(|(message, length)| {
-                communicator.has_taken(&mut state, length);
-                watch::taken(&mut state, communicator, message.envelope, message.message);
-                Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
-            })
-        } else {
-            let search = |queues: &mut Queues| {
-                let message = queues.probe(pattern).found?;
-                Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
-            };
-            watch::probe(&mut state, communicator, of, search)
-        };
-        // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
-        if found.is_none() || takes && state.queues(communicator).unexpected() == 0 {
-            flow_control::found_nothing(pml, &mut *state, communicator.context);
-        }
+        let found = probe::probe(pml, &mut *state, communicator, (self.from, self.tag), takes);
         leave(pml, state);
         found
     }
@@ -82,18 +51,18 @@ impl Probed {
     }
 }
 
-impl Found {
-    unsafe fn say(&self, status: *mut sys::ompi_status_public_t) {
-        let found = sys::ompi_status_public_t {
-            MPI_SOURCE: self.envelope.source(),
-            MPI_TAG: self.envelope.tag(),
-            MPI_ERROR: sys::OPAL_SUCCESS,
-            _cancelled: 0,
-            _ucount: self.length,
-        };
-        // SAFETY: P4: `status` is null or MPI's, as this function requires.
-        unsafe { say(status, &found) };
-    }
+/// # Safety
+/// P4: `status` is null or MPI's.
+unsafe fn say_found(found: &Found, status: *mut sys::ompi_status_public_t) {
+    let found = sys::ompi_status_public_t {
+        MPI_SOURCE: found.envelope.source(),
+        MPI_TAG: found.envelope.tag(),
+        MPI_ERROR: sys::OPAL_SUCCESS,
+        _cancelled: 0,
+        _ucount: found.length,
+    };
+    // SAFETY: P4: `status` is null or MPI's, as this function requires.
+    unsafe { say(status, &found) };
 }
 
 /// MPI's handle for a message, with a reference to the communicator. Made before the search, because a message that is
@@ -111,7 +80,7 @@ impl Handle {
         let mut message = ManuallyDrop::new(self).0;
         // SAFETY: Open MPI has returned this message from its list, and only this handle has it.
         let of_mpi = unsafe { message.as_mut() };
-        of_mpi.req_ptr = std::ptr::without_provenance_mut(found.handle.unwrap_or_default() as usize);
+        of_mpi.req_ptr = std::ptr::without_provenance_mut(found.message.map_or(0, MessageHandle::bits) as usize);
         of_mpi.peer = found.envelope.source();
         of_mpi.count = found.length;
         message.as_ptr()
@@ -143,7 +112,7 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
             let found = Probed { from, tag, comm }.look(pml, false);
             matched.write(c_int::from(found.is_some()));
             match found {
-                Some(found) => found.say(status),
+                Some(found) => say_found(&found, status),
                 None => {
                     libmpi::opal_progress();
                 }
@@ -162,7 +131,7 @@ pub(crate) unsafe extern "C" fn pml_probe(
     fence("pml_probe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: P4: MPI's arguments.
-        unsafe { Probed { from, tag, comm }.wait(pml, false).say(status) };
+        unsafe { say_found(&Probed { from, tag, comm }.wait(pml, false), status) };
         sys::OPAL_SUCCESS
     })
 }
@@ -184,7 +153,7 @@ pub(crate) unsafe extern "C" fn pml_improbe(
             matched.write(c_int::from(found.is_some()));
             if let Some(found) = found {
                 message.write(handle.hold(&found));
-                found.say(status);
+                say_found(&found, status);
             } else {
                 message.write(libmpi::ibex_message_null());
                 libmpi::opal_progress();
@@ -208,7 +177,7 @@ pub(crate) unsafe extern "C" fn pml_mprobe(
             let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             let found = Probed { from, tag, comm }.wait(pml, true);
             message.write(handle.hold(&found));
-            found.say(status);
+            say_found(&found, status);
         }
         sys::OPAL_SUCCESS
     })

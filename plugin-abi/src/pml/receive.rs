@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use engine::messenger::host::{Communicators, Data};
 use engine::messenger::matching::{ANY_TAG, Envelope, MessageHandle, Pattern};
-use engine::messenger::receive::delivery;
+use engine::messenger::receive::probe;
 use engine::messenger::receive::search::{self, Posting};
 use ibex_ffi::openmpi::sys;
 
@@ -19,7 +19,7 @@ use super::libmpi;
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Handle, Outcome, Owner, Request, Role};
 use super::send::hold;
-use super::tools::{listening, path_taken, watch};
+use super::tools::{listening, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -172,7 +172,7 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
         // SAFETY: P1: just taken by this call; P3; P4; the message holds a reference to the communicator.
         unsafe {
             fill(request, &wanted, Owner::WatchedCall);
-            take(pml, &mut state, request, handle);
+            probe::receive(pml, &mut *state, request, handle);
             let error = wait::<true>(pml, state, request, true, status);
             // The message's reference. Nothing is entered now, so freeing the communicator may call the PML.
             libmpi::ibex_communicator_release(wanted.comm);
@@ -200,7 +200,7 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
             fill(request, &wanted, Owner::Mpi);
             hold(state.requests.get(request));
             place.write(Request::as_raw(request));
-            take(pml, &mut state, request, handle);
+            probe::receive(pml, &mut *state, request, handle);
         }
         leave(pml, state);
         // SAFETY: the message's reference, released once; the request holds its own.
@@ -285,20 +285,6 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
     Pattern::new(from, tag)
 }
 
-/// Gives a receive the message of a matched probe.
-pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: MessageHandle) {
-    let communicator = state.communicator(request);
-    // Without a message: the program has received it before, which MPI forbids.
-    let Some(message) = state.queues(communicator).take(handle) else { return finish(state, request) };
-    let core = state.requests.core(request);
-    (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
-    watch::request(state, request, Event::Activate);
-    watch::match_probed(state, request, &message, |state| {
-        path_taken::came(pml, state, (communicator, message.envelope), &message.message, request)
-    });
-    delivery::unexpected(pml, state, request, message.envelope, message.message);
-}
-
 /// Waits for a blocking receive to finish, and gives it back. Returns its error code. `TOLD`: raises events.
 ///
 /// # Safety
@@ -350,8 +336,8 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let name = r.core.posted;
     // SAFETY: P1: the request's reference keeps Open MPI's communicator alive; P3.
     let Some(communicator) = (unsafe { Communicator::if_added(r.comm()) }) else { return };
-    // If the receive matched at once, the name is from an earlier use; so this compares the request as well.
-    if communicator.cancel(state, name, request) {
+    let (queues, lengths) = state.queues(communicator);
+    if queues.cancel(lengths, name, request) {
         let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
         watch::request(state, request, Event::RemovePosted);
         watch::request(state, request, Event::Cancel);

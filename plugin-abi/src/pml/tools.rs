@@ -10,6 +10,7 @@ use engine::messenger::host::{Bytes, Moved, Ports, Tools};
 use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::receive::arrived::{Arrival, Arrived};
+use engine::messenger::receive::probe::Found;
 use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::{Account, Route};
@@ -101,6 +102,26 @@ impl Tools for State {
         let path = |state: &mut State| path_taken::came(pml, state, of, &found.message, receive);
         watch::has_message(self, listeners, receive, (id, length), path);
         Some(found)
+    }
+
+    fn probes(
+        &mut self,
+        of: &'static Communicator,
+        wanted: (i32, i32),
+        search: impl FnOnce(&mut Self) -> Option<Found>,
+    ) -> Option<Found> {
+        watch::probe(self, of, wanted, search)
+    }
+
+    fn set_aside(&mut self, of: Of, message: (u64, usize)) -> u64 {
+        watch::tell_of_message(of, Event::RemoveUnexpected, message)
+    }
+
+    fn gets_aside(&mut self, pml: &Pml, of: &'static Communicator, receive: Handle, message: &Message<Arrived>) {
+        watch::request(self, receive, Event::Activate);
+        watch::match_probed(self, receive, message, |state| {
+            path_taken::came(pml, state, (of, message.envelope), &message.message, receive)
+        });
     }
 
     #[inline(always)]

@@ -4,8 +4,9 @@
 
 use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Tools};
-use ibex::messenger::matching::{Envelope, Matching};
-use ibex::messenger::receive::arrived::Arrived;
+use ibex::messenger::matching::Envelope;
+use ibex::messenger::matching::lengths::Lengths;
+use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
 use ibex::messenger::route::Route;
 use ibex::messenger::{self};
@@ -44,6 +45,10 @@ impl Process {
 
 impl Tools for Process {
     type Listeners = ();
+
+    fn stored(&mut self, of: (u32, Envelope), _message: (u64, usize)) {
+        self.must_hold_back(of.1.source());
+    }
 }
 
 /// A communicator is its context number.
@@ -74,13 +79,9 @@ impl Communicators for Process {
         self.routes.get(&(rank as u32)).copied()
     }
 
-    fn queues(&mut self, context: u32) -> &mut Matching<Handle, Arrived> {
-        &mut self.with_context(context).queues
-    }
-
-    fn insert_unexpected(&mut self, context: u32, envelope: Envelope, message: Arrived) {
-        self.must_hold_back(envelope.source());
-        let _ = self.queues(context).insert_unexpected(envelope, message);
+    fn queues(&mut self, context: u32) -> (&mut Queues<Handle>, &Lengths) {
+        let of = self.with_context(context);
+        (&mut of.queues, &of.lengths)
     }
 }
 

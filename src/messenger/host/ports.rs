@@ -16,7 +16,7 @@ use crate::messenger::route::{Account, Route};
 /// What a host does with its ports, and with the memory that processes of its machine share.
 pub trait Ports: Sized {
     /// Names a request.
-    type Handle: Copy;
+    type Handle: Copy + PartialEq;
     /// What all threads of the process share: its ports and settings.
     type Process;
     /// Registration of user memory with a port.

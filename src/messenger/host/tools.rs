@@ -2,13 +2,14 @@
 //! What a host tells tools of the messages: their arrival, the searches of the queues, the path that each message took,
 //! the steps of its transfer, and entries of the flight recorder.
 //!
-//! Called by `receive/search.rs` and the protocols where the step happens. A host that has no tools leaves all of it
+//! Called by `receive` and the protocols where the step happens. A host that has no tools leaves all of it
 //! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::communicators::Communicators;
 use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
+use crate::messenger::receive::probe::Found;
 use crate::messenger::rendezvous::Step;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::route::{Account, Route};
@@ -59,6 +60,31 @@ pub trait Tools: Communicators {
         search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
     ) -> Option<Message<Arrived>> {
         search(self)
+    }
+
+    /// Runs the `search` of a probe for this source and tag, and tells tools of it.
+    fn probes(
+        &mut self,
+        _of: Self::Communicator,
+        _wanted: (i32, i32),
+        search: impl FnOnce(&mut Self) -> Option<Found>,
+    ) -> Option<Found> {
+        search(self)
+    }
+
+    /// Tells tools that a matched probe has taken out the message with this number and length. Returns its number.
+    fn set_aside(&mut self, _of: (Self::Communicator, Envelope), message: (u64, usize)) -> u64 {
+        message.0
+    }
+
+    /// Tells tools that a receive begins, and gets the message of a matched probe.
+    fn gets_aside(
+        &mut self,
+        _process: &Self::Process,
+        _of: Self::Communicator,
+        _receive: Self::Handle,
+        _message: &Message<Arrived>,
+    ) {
     }
 
     /// Tells tools that a receive was posted.

@@ -6,6 +6,7 @@
 use std::ptr::{NonNull, null_mut};
 use std::sync::RwLockReadGuard;
 
+use engine::messenger::host::Communicators;
 use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use engine::messenger::receive::search;
 use ibex_ffi::openmpi::sys;
@@ -296,13 +297,14 @@ impl World {
         assert_eq!(self.fabric.registered(), 0, "registrations");
         assert_eq!(libmpi::take_attached(), 0, "copies of buffered sends");
         for (at, process) in self.processes.iter().enumerate() {
-            let state = self.stand_for(at).enter().expect("nobody is inside");
+            let mut state = self.stand_for(at).enter().expect("nobody is inside");
             assert_eq!(state.messenger.flow.kept.bytes(), 0, "messages in process {at}");
             assert!(state.messenger.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.messenger.starved.is_empty() && !state.has_failed);
             for comm in process.communicators.borrow().values() {
-                // SAFETY: P3: the PML is entered; P4: the world's communicator lives.
-                assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");
+                // SAFETY: P4: the world's communicator lives.
+                let (queues, _) = state.queues(unsafe { Communicator::of(comm.as_ptr()) });
+                assert_eq!([queues.posted(), queues.unexpected()], [0, 0], "queues of process {at}");
             }
         }
     }

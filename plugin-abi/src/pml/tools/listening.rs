@@ -3,7 +3,7 @@
 //!
 //! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking
 //! receives test, and waits are watched. On a communicator that a tool listens to, short sends find no route
-//! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
+//! ([`Communicator::short_cut`]), and polls find no receive (`Queues::set_told` of the engine).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
 //! each change enters the PML.
 //!
@@ -52,12 +52,20 @@ pub(crate) fn offer(is_chosen: bool) {
 /// P3: the PML is entered. The communicator is alive and is one of this PML's: a listener on it is being called.
 unsafe fn lengths(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
     // SAFETY: P3 for the queues; the communicator is alive and the PML's, as this function requires.
-    unsafe { Communicator::of(comm).lengths() }
+    unsafe { lengths_of(Communicator::of(comm)) }
+}
+
+/// # Safety
+/// P3: the PML is entered, and nobody has a reference to the queues: a listener is being called.
+unsafe fn lengths_of(communicator: &Communicator) -> [u32; 2] {
+    // SAFETY: P3, as this function requires.
+    let (queues, _) = unsafe { communicator.queues() };
+    [queues.posted(), queues.unexpected()]
 }
 
 unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
     // SAFETY: N1, N3 and N4 (`runtime/listeners.rs`) by the caller; P3: the communicator of the event is the PML's.
-    unsafe { tool::keep_alone(id, spec, param, Communicator::of((*spec).comm).lengths()) }
+    unsafe { tool::keep_alone(id, spec, param, lengths_of(Communicator::of((*spec).comm))) }
 }
 
 fn change(body: &mut dyn FnMut(bool)) {
@@ -95,7 +103,8 @@ pub(crate) unsafe fn follow(communicator: &Communicator) {
     unsafe {
         let is_listened_to = unwatched().is_none() && Listeners::of(communicator.comm).is_some();
         communicator.open_short_cut(!is_listened_to);
-        communicator.set_watched(is_listened_to);
+        let (queues, lengths) = communicator.queues();
+        queues.set_told(lengths, is_listened_to);
     }
 }
 

@@ -17,14 +17,14 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::events;
-use engine::messenger::host::{Communicators, Data, Moved};
-use engine::messenger::matching::{Envelope, Message, MessageHandle};
+use engine::messenger::host::{Data, Moved};
+use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::PathTaken;
 use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::transfers;
-use crate::pml::communicator::{Communicator, Queues};
+use crate::pml::communicator::Communicator;
 use crate::pml::datatype::Description;
 use crate::pml::instance::State;
 use crate::pml::request::{Handle, Owner, Request, Role, Told};
@@ -331,36 +331,22 @@ pub(super) fn tell_of_message(
 }
 
 /// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
-pub(crate) fn probe<T>(
+pub(super) fn probe<T>(
     state: &mut State,
-    communicator: &'static Communicator,
+    communicator: &Communicator,
     of: (i32, i32),
-    search: impl FnOnce(&mut Queues) -> T,
+    search: impl FnOnce(&mut State) -> T,
 ) -> T {
-    let Some(listeners) = listeners_to(communicator) else { return search(state.queues(communicator)) };
+    let Some(listeners) = listeners_to(communicator) else { return search(state) };
     let (id, mut spec) = (number(), spec_of_bytes(communicator, of, 0));
     listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
-    let found = search(state.queues(communicator));
+    let found = search(state);
     listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
     found
 }
 
-/// Raises the event of a message that a matched probe has taken out.
-pub(crate) fn taken(state: &mut State, communicator: &'static Communicator, envelope: Envelope, handle: MessageHandle) {
-    if let Some(message) = state.queues(communicator).message_mut(handle) {
-        let (id, length) = (message.id, message.length());
-        let told = tell_of_message((communicator, envelope), Event::RemoveUnexpected, (id, length));
-        if told != id {
-            // The events of its receive name the same number.
-            if let Some(message) = state.queues(communicator).message_mut(handle) {
-                message.id = told;
-            }
-        }
-    }
-}
-
 /// Raises the events of a receive that gets the message of a matched probe.
-pub(crate) fn match_probed(
+pub(super) fn match_probed(
     state: &mut State,
     receive: Handle,
     found: &Message<Arrived>,
