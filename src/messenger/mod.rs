@@ -6,7 +6,7 @@
 //! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
 //!   message is sent whole. [`header`] has the formats on the wire.
 //! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
-//!   processes. For tools: [`path_taken`].
+//!   processes. For tools: [`path_taken`], [`members`].
 //!
 //! It knows no adapter and no MPI library: its [`host`] lends the queues of its communicators, posts the messages and
 //! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host,
@@ -32,6 +32,7 @@ pub mod header;
 pub mod host;
 pub mod loopback;
 pub mod matching;
+pub mod members;
 pub mod path_taken;
 pub mod rails;
 pub mod receive;

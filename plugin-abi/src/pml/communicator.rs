@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML's part of a communicator: the route to each rank, and the queues that the messenger searches
-//! (`engine::messenger::host::Communicators`).
+//! Open MPI's communicator ([`Comm`]), and the PML's part of it ([`Communicator`]): the route to each rank, and the
+//! queues that the messenger searches (`engine::messenger::host::Communicators`).
 //!
 //! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
 //! hot. Threads: routes are atomics, which the first thread that needs one stores; the queues belong to the thread that
@@ -8,7 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -17,15 +17,134 @@ use engine::messenger::host::Communicators;
 use engine::messenger::matching::lengths::Lengths;
 use engine::messenger::receive::queues;
 use engine::messenger::route::Route;
+use engine::peer::PeerName;
+use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::instance::State;
+use super::libmpi;
 use super::ports::rails;
 use super::request::Handle;
 use crate::runtime::device::Port;
+use crate::runtime::entry::Argument;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::listeners::Listeners;
 
 pub(crate) type Queues = queues::Queues<Handle>;
+
+/// Open MPI's communicator: an argument of MPI, or of a request that is not finished, so it lives (P4, P1).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Comm(*mut sys::ompi_communicator_t);
+
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut sys::ompi_communicator_t> for Comm {}
+
+impl Comm {
+    /// # Safety
+    /// The communicator lives while the value is used.
+    #[inline(always)]
+    pub(crate) const unsafe fn new(raw: *mut sys::ompi_communicator_t) -> Self {
+        Comm(raw)
+    }
+
+    #[inline(always)]
+    pub(crate) fn raw(self) -> *mut sys::ompi_communicator_t {
+        self.0
+    }
+
+    /// Returns the PML's part; `None` if this PML has not added the communicator, or has removed it.
+    #[inline]
+    pub(crate) fn if_added(self) -> Option<&'static Communicator> {
+        // SAFETY: P1: null, or a leaked box, which changes only inside its cells, and stays until `pml_del_comm`.
+        unsafe { (*self.0).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }
+    }
+
+    /// Returns the PML's part of a communicator that was added and not removed: MPI calls, and requests that are not
+    /// finished, have no other.
+    #[inline(always)]
+    pub(crate) fn part(self) -> &'static Communicator {
+        // SAFETY: P1, P4: added, so a leaked box, which changes only inside its cells.
+        unsafe { &*(*self.0).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
+    }
+
+    /// Stores the PML's part, or null. Returns the former one.
+    pub(super) fn set_part(self, part: *mut Communicator) -> Option<NonNull<Communicator>> {
+        // SAFETY: P4: the communicator lives, and nobody else writes this field.
+        let former = unsafe { std::mem::replace(&mut (*self.0).c_pml_comm, part.cast()) };
+        NonNull::new(former.cast::<c_void>().cast())
+    }
+
+    /// Returns its context number.
+    #[inline(always)]
+    pub(crate) fn context(self) -> u32 {
+        // SAFETY: P1, P4: it lives.
+        unsafe { release::context(self.0) }
+    }
+
+    /// Returns the rank of this process.
+    #[inline(always)]
+    pub(crate) fn rank(self) -> i32 {
+        // SAFETY: P1, P4: it lives.
+        unsafe { (*self.0).c_my_rank }
+    }
+
+    /// Returns the number of ranks that messages may name: those of the remote group, if there is one.
+    pub(crate) fn peers(self) -> usize {
+        // SAFETY: P4: Open MPI has filled the communicator in.
+        unsafe { sys::ibex_comm_peers(self.0) as usize }
+    }
+
+    pub(crate) fn is_inter(self) -> bool {
+        // SAFETY: P1, P4: it lives.
+        unsafe { libmpi::ibex_comm_is_inter(self.0) != 0 }
+    }
+
+    /// Returns the members of its group, or of its remote group, in the order of their ranks.
+    pub(crate) fn members(self, is_remote: bool) -> impl ExactSizeIterator<Item = PeerName> {
+        let which = is_remote.into();
+        // SAFETY: P1, P4: it lives.
+        let size = unsafe { sys::ibex_comm_members(self.0, which) };
+        // SAFETY: P1, P4: it lives; the rank is below the size of the group.
+        (0..size).map(move |rank| name(unsafe { libmpi::ibex_comm_member(self.0, which, rank) }))
+    }
+
+    /// Returns the process with a rank that messages may name. `None`: there is no such rank, which a faulty peer may
+    /// name.
+    pub(crate) fn process(self, rank: i32) -> Option<Process> {
+        if !self.part().has(rank) {
+            return None;
+        }
+        // SAFETY: P1, P4: it lives, and has this rank.
+        unsafe { Process::from_raw(libmpi::ibex_comm_peer(self.0, rank)) }
+    }
+
+    /// Returns the rank in its job of the process with this rank; `u32::MAX` if there is no such rank.
+    pub(crate) fn rank_in_job(self, rank: i32) -> u32 {
+        if !self.part().has(rank) {
+            return u32::MAX;
+        }
+        // SAFETY: P1, P4: it lives, and has this rank.
+        name(unsafe { libmpi::ibex_comm_member(self.0, self.is_inter().into(), rank) }).rank
+    }
+
+    /// Returns the listeners to it. A borrow of the state proves that the PML is entered.
+    #[inline(always)]
+    pub(crate) fn listeners(self, _entered: &State) -> Option<&'static Listeners> {
+        // SAFETY: P1, P4: it lives; P3.
+        unsafe { Listeners::of(self.0) }
+    }
+
+    /// Releases a reference. Nothing is entered, because freeing a communicator may call the PML.
+    pub(super) fn release(self) {
+        // SAFETY: the caller has this reference, and releases it once.
+        unsafe { libmpi::ibex_communicator_release(self.0) };
+    }
+}
+
+fn name(of_member: u64) -> PeerName {
+    PeerName { job: (of_member >> 32) as u32, rank: of_member as u32 }
+}
 
 pub(crate) struct Communicator {
     /// Route to each rank of the remote group.
@@ -41,7 +160,7 @@ pub(crate) struct Communicator {
     pub(crate) rank: i32,
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
-    pub(crate) comm: *mut sys::ompi_communicator_t,
+    pub(crate) comm: Comm,
 }
 
 fn unknown(peers: usize) -> Box<[AtomicU64]> {
@@ -50,7 +169,8 @@ fn unknown(peers: usize) -> Box<[AtomicU64]> {
 
 impl Communicator {
     /// Makes the part of a communicator with `peers` ranks.
-    pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
+    pub(crate) fn new(comm: Comm, first_port: NonNull<Exclusive<Port>>, peers: usize) -> Box<Self> {
+        let (rank, context) = (comm.rank(), comm.context());
         let routes = unknown(peers);
         let communicator = Box::new(Communicator {
             short_cuts: AtomicPtr::default(),
@@ -62,30 +182,11 @@ impl Communicator {
             rank,
             sender: EagerSender::new(context, rank),
             context,
-            comm: null_mut(),
+            comm,
         });
         // Only now, because moving the box would invalidate the short cut's pointer into it.
         communicator.open_short_cut(true);
         communicator
-    }
-
-    /// Returns the PML's part of Open MPI's communicator.
-    ///
-    /// # Safety
-    /// `pml_add_comm` was called for `comm`, and `pml_del_comm` was not.
-    #[inline]
-    pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: P1: between these calls `c_pml_comm` is a leaked box, which changes only inside its cells.
-        unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
-    }
-
-    /// [`Self::of`] for any live communicator; `None` if this PML has not added it, or has removed it.
-    ///
-    /// # Safety
-    /// Open MPI's communicator lives. `pml_del_comm` is not called for it while the result is used.
-    pub(crate) unsafe fn if_added<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Communicator> {
-        // SAFETY: P1, P4: null, or a leaked box (see `of`), which stays until `pml_del_comm`.
-        unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }
     }
 
     pub(crate) fn has(&self, rank: i32) -> bool {
@@ -150,14 +251,9 @@ impl Communicator {
         }
     }
 
-    /// Returns the queue lengths of a communicator, for any thread; `None` if it is not this PML's.
-    ///
-    /// # Safety
-    /// A live communicator. `pml_del_comm` is not called for it while the result is used.
-    pub(crate) unsafe fn lengths_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Lengths> {
-        // SAFETY: P1, P4: it lives. The box was stored before MPI's caller got the communicator, and only its atomics
-        // are read here.
-        unsafe { Self::if_added(comm) }.map(|communicator| &communicator.lengths)
+    /// Returns the queue lengths, for any thread.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.lengths
     }
 
     /// Returns the queues, for a thread that has entered the PML and has no `State` to lend.
@@ -180,9 +276,8 @@ impl Communicators for State {
 
     #[inline(always)]
     fn communicator(&mut self, request: Handle) -> &'static Communicator {
-        // SAFETY: P1: not finished, so its communicator lives. A call of MPI has it (P4), or the messenger has asked
-        // `is_abandoned`, so it is still the PML's.
-        unsafe { Communicator::of(self.requests.get(request).comm()) }
+        // A call of MPI has it, or the messenger has asked `is_abandoned`, so it is still the PML's.
+        self.requests.get(request).comm().part()
     }
 
     fn number(&mut self, of: &'static Communicator) -> u32 {
@@ -194,18 +289,16 @@ impl Communicators for State {
     }
 
     fn context(&mut self, request: Handle) -> u32 {
-        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-        unsafe { release::context(self.requests.get(request).comm()) }
+        self.requests.get(request).comm().context()
     }
 
     fn is_abandoned(&mut self, send: Handle) -> bool {
-        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
-        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
+        // `MPI_Finalize` removes the PML's part.
+        self.requests.get(send).comm().if_added().is_none()
     }
 
     fn known_route(&mut self, of: &'static Communicator, rank: i32) -> Option<Route> {
-        // SAFETY: P1: `of` is alive, so Open MPI's communicator is.
-        unsafe { rails::known(self, of.comm, rank) }
+        rails::known(self, of.comm, rank)
     }
 
     /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
@@ -222,7 +315,9 @@ mod tests {
     use engine::transport::EndpointId;
 
     fn communicator() -> &'static Communicator {
-        Box::leak(Communicator::new(NonNull::dangling(), 2, 0, 3))
+        let comm = Box::leak(Box::new(release::blank_communicator(3)));
+        // SAFETY: P4: leaked.
+        Box::leak(Communicator::new(unsafe { Comm::new(comm) }, NonNull::dangling(), 2))
     }
 
     #[test]

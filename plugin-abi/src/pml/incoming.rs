@@ -98,7 +98,7 @@ pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &D
     let Deferred { communicator, envelope, length, .. } = *deferred;
     // SAFETY: P1: `communicator` is alive; P3. `length` bytes were deferred.
     let (listeners, bytes) = unsafe {
-        (Listeners::of(communicator.comm), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
+        (communicator.comm.listeners(state), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
     };
     let of = (communicator, envelope);
     let arrival = Arrival { from: Route::UNKNOWN, length, message: None };

@@ -45,6 +45,7 @@ mod host;
 mod incoming;
 mod instance;
 mod libmpi;
+mod module;
 mod persistent;
 mod ports;
 mod probe;

@@ -4,10 +4,11 @@
 //! `component` has the common parts of component structures, and the reasons to decline; `variables` has parameters and
 //! counters. `ports` opens the ports, registers memory and publishes addresses; `progress` decides which component
 //! polls. `failures` prints the reason of a failure before Open MPI gets its code; `messages` has the texts for users.
-//! `guard` keeps panics out of C, `exclusive` admits one caller at a time, `free_list` keeps records. `watch` and
+//! `entry` gives the functions that C calls ibex's types, `guard` keeps panics out of C, `exclusive` admits one caller at a time, `free_list` keeps records. `watch` and
 //! `listeners` serve tools that listen.
 
 pub(crate) mod component;
+pub(crate) mod entry;
 pub(crate) mod exclusive;
 pub(crate) mod failures;
 pub(crate) mod free_list;

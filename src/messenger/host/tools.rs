@@ -10,7 +10,6 @@ use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
 use crate::messenger::receive::probe::Found;
-use crate::messenger::rendezvous::Step;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::route::{Account, Route};
 use crate::transport::Failed;
@@ -145,9 +144,6 @@ pub trait Tools: Communicators {
         _outcome: Result<(), Failed>,
     ) {
     }
-
-    /// Enters a step of a long message in the flight recorder.
-    fn record(&mut self, _request: Self::Handle, _step: &Step) {}
 
     /// Enters in the flight recorder that a peer is held back, or that all may go on.
     fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}

@@ -347,6 +347,10 @@ impl Host for SmallHost {
     fn note(&mut self, receive: usize, outcome: &Outcome) {
         self.noted.push((receive, *outcome));
     }
+    fn noted(&mut self, receive: usize) -> (i32, usize) {
+        let of = self.noted.iter().find(|(noted, _)| *noted == receive);
+        of.map_or((0, 0), |(_, outcome)| (outcome.source, outcome.length))
+    }
     fn copy(&mut self, send: usize, receive: usize) {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
         let length = from.len().min(to.len());

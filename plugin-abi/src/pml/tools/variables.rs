@@ -13,7 +13,7 @@ use engine::messenger::matching::lengths::{Lengths, Of};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
-use crate::pml::communicator::Communicator;
+use crate::pml::communicator::Comm;
 use crate::runtime::{guard, listeners};
 
 struct Row {
@@ -97,7 +97,8 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
 /// Calls `call` with the queue lengths of a communicator; returns 0 if it is not this PML's.
 fn of_shown(object: *mut c_void, call: impl FnOnce(&Lengths) -> u64) -> u64 {
     // SAFETY: `while_live` keeps the communicator, and the PML's part of it, alive during this call.
-    let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::lengths_of(comm) }.map(call));
+    let comm = |comm| unsafe { Comm::new(comm) };
+    let value = listeners::while_live(object.cast(), |raw| comm(raw).if_added().map(|part| call(part.lengths())));
     value.flatten().unwrap_or(0)
 }
 
