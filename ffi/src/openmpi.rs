@@ -4,6 +4,7 @@
 //! functions that Open MPI calls are in `plugin-abi`. Grade: setup, but for [`convertor`], which is hot. Threads: each
 //! file says. The build compares the layout of the mirrored types with the C compiler's (`build/layout.rs`).
 
+pub mod blank;
 pub mod cache;
 pub mod convertor;
 mod hooks;

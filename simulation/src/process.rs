@@ -22,10 +22,10 @@ use ibex::counters::Counters;
 use ibex::messenger;
 use ibex::messenger::flow_control::state::Flow;
 use ibex::messenger::host::Process as _;
-use ibex::messenger::matching::Matching;
+use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::rails::Rails;
 use ibex::messenger::rails::send_buffers::SendBuffers;
-use ibex::messenger::receive::arrived::Arrived;
+use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
 use ibex::transport::adapter::simulated::{Adapter, Fabric, Sizes};
@@ -35,7 +35,7 @@ use ibex::tunables::Tunables;
 use crate::memory::Memory;
 use request::Requests;
 
-pub(crate) use calls::{Found, Wanted};
+pub(crate) use calls::Wanted;
 pub(crate) use data::{Data, laid_out};
 pub(crate) use request::{Ended, Handle};
 
@@ -106,7 +106,8 @@ impl Shared {
 /// The queues of a communicator. A rank is the same in all communicators.
 #[derive(Default)]
 struct Communicator {
-    queues: Matching<Handle, Arrived>,
+    queues: Queues<Handle>,
+    lengths: Lengths,
     /// Ranks of peers to which short messages may bypass the messenger.
     open: BTreeSet<i32>,
 }

@@ -47,6 +47,9 @@ pub trait Host: Tools {
     /// Writes the status of a receive.
     fn note(&mut self, receive: Self::Handle, outcome: &Outcome);
 
+    /// Returns the source, and the length of the message, of a receive whose status was written.
+    fn noted(&mut self, receive: Self::Handle) -> (i32, usize);
+
     /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
 

@@ -7,7 +7,7 @@
 //!   message is sent whole. [`header`] has the formats on the wire.
 //! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
 //! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
-//!   [`path_taken`].
+//!   [`path_taken`], [`members`].
 //!
 //! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
 //! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
@@ -34,6 +34,7 @@ pub mod header;
 pub mod host;
 pub mod loopback;
 pub mod matching;
+pub mod members;
 pub mod path_taken;
 pub mod rails;
 pub mod receive;

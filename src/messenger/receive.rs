@@ -14,6 +14,8 @@ use arrived::{Arrived, Body};
 
 pub mod arrived;
 pub mod delivery;
+pub mod probe;
+pub mod queues;
 pub mod search;
 
 /// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route

@@ -10,7 +10,7 @@ use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Exposed, Host, Transmitted};
 use super::loopback;
 use super::path_taken::{Protocol, Reason, unreadable};
-use super::rendezvous::Step;
+use super::rendezvous::{self, Step};
 use super::request::{Mode, Role, Transfer};
 use super::route::Route;
 use crate::counters::add_shared;
@@ -84,7 +84,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         (Transmitted::Posted | Transmitted::Waits, sender) => {
             host.ends_whole(process, request, Bytes::None.posted());
             if let Some(sender) = sender {
-                host.record(request, &Step::Offered(sender));
+                rendezvous::enter(host, request, &Step::Offered(sender));
                 host.core(request).transfer =
                     Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
             } else {
@@ -116,7 +116,7 @@ fn announce<H: Host>(
     (of, is_long, counted): (Match, bool, bool),
 ) {
     let sender = host.messenger().transfers.begin(request);
-    host.record(request, &Step::Offered(sender));
+    rendezvous::enter(host, request, &Step::Offered(sender));
     let core = host.core(request);
     let (route, length) = (core.route, core.data.length() as u64);
     let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };

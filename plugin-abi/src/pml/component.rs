@@ -14,17 +14,17 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use engine::messenger::matching::Contexts;
 use engine::tunables::{Faces, OutOfBounds, Tunables};
 use ibex_ffi::openmpi::process::{Name, Process};
 use ibex_ffi::openmpi::release::{self, PML_VERSION};
 use ibex_ffi::openmpi::{sys, variable};
 
 use super::instance::{self, Pml, Rail, Settings};
-use super::persistent::{self, FUNCTIONS};
+use super::persistent::FUNCTIONS;
 use super::tools::listening;
-use super::{context, probe, progress, receive, send};
+use super::{module, progress};
 use crate::runtime::component::{DATA, Shown, names_ibex, version};
+use crate::runtime::entry::entry3;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::variables::{self, now};
@@ -42,13 +42,13 @@ static mca_pml_ibex_component: Shown<sys::mca_pml_base_component_t> = unsafe {
     Shown::new(sys::mca_pml_base_component_t {
         pmlm_version: version((b"ompi", b"pml", PML_VERSION), (open, close, register)),
         pmlm_data: DATA,
-        pmlm_init: Some(pml_init),
+        pmlm_init: Some(entry3(pml_init)),
         pmlm_finalize: Some(pml_finalize),
     })
 };
 
 /// `mca_register_component_params`. Like the BTL, it fails on a refusal only in [`open`].
-unsafe extern "C" fn register() -> c_int {
+extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
@@ -63,7 +63,7 @@ unsafe extern "C" fn register() -> c_int {
 }
 
 /// `mca_open_component`: adds names to the list of PMLs that Open MPI considers.
-unsafe extern "C" fn open() -> c_int {
+extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
         if copies::is_refused() || refusal::other_openmpi().is_err() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
@@ -80,7 +80,7 @@ unsafe extern "C" fn open() -> c_int {
     })
 }
 
-unsafe extern "C" fn close() -> c_int {
+extern "C" fn close() -> c_int {
     fence("closing the component", sys::OPAL_ERROR, || {
         ports::forget();
         sys::OPAL_SUCCESS
@@ -88,8 +88,8 @@ unsafe extern "C" fn close() -> c_int {
 }
 
 /// `pmlm_init`: opens the ports, or shares those of the BTL. Null: the PML declines.
-unsafe extern "C" fn pml_init(
-    priority: *mut c_int,
+extern "C" fn pml_init(
+    priority: &mut c_int,
     _enable_progress_threads: bool,
     threads: bool,
 ) -> *mut sys::mca_pml_base_module_t {
@@ -102,8 +102,8 @@ unsafe extern "C" fn pml_init(
         }
         let Some(tunables) = parameters() else { return null_mut() };
         let value = c_int::try_from(tunables.priority).unwrap_or(c_int::MAX);
-        // SAFETY: P4: the out parameter, which has the best priority so far.
-        if value <= unsafe { priority.read() } {
+        // It has the best priority so far.
+        if value <= *priority {
             return null_mut();
         }
         // Comes before `publish_pml`, because ibex' BTL publishes here that the PML was not selected.
@@ -121,9 +121,8 @@ unsafe extern "C" fn pml_init(
         }
         instance::begin(pml);
         progress::begin();
-        // SAFETY: P4: the out parameter.
-        unsafe { priority.write(value) };
-        module()
+        *priority = value;
+        module::pointer()
     })
 }
 
@@ -159,55 +158,12 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Box<Pml>> {
 }
 
 /// `pmlm_finalize`: ends the PML, and its ports unless another component uses them.
-unsafe extern "C" fn pml_finalize() -> c_int {
+extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
         listening::offer(false);
         poller::unset_pml();
         // SAFETY: P4: this is Open MPI's last call.
         unsafe { instance::end() };
-        sys::OPAL_SUCCESS
-    })
-}
-
-/// The module, which Open MPI copies.
-// SAFETY: Open MPI's structure, whose pointers are to functions; only Open MPI writes to it (`Shown::new`).
-static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
-    Shown::new(sys::mca_pml_base_module_t {
-        pml_add_procs: Some(context::pml_add_procs),
-        pml_del_procs: Some(context::pml_del_procs),
-        pml_enable: Some(pml_enable),
-        pml_progress: Some(progress::pml_progress),
-        pml_add_comm: Some(context::pml_add_comm),
-        pml_del_comm: Some(context::pml_del_comm),
-        pml_irecv_init: Some(persistent::pml_irecv_init),
-        pml_irecv: Some(receive::pml_irecv),
-        pml_recv: Some(receive::pml_recv),
-        pml_isend_init: Some(persistent::pml_isend_init),
-        pml_isend: Some(send::pml_isend),
-        pml_send: Some(send::pml_send),
-        pml_iprobe: Some(probe::pml_iprobe),
-        pml_probe: Some(probe::pml_probe),
-        pml_start: Some(persistent::pml_start),
-        pml_improbe: Some(probe::pml_improbe),
-        pml_mprobe: Some(probe::pml_mprobe),
-        pml_imrecv: Some(receive::pml_imrecv),
-        pml_mrecv: Some(receive::pml_mrecv),
-        pml_max_contextid: Contexts::<(), ()>::LIMIT,
-        pml_max_tag: i32::MAX,
-        pml_flags: release::PML_FLAGS,
-        // Open MPI calls no other function.
-        ..release::PML_MODULE
-    })
-};
-
-pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
-    MODULE.get()
-}
-
-/// `pml_enable`: Open MPI calls it once, with true, when it has selected this PML.
-unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
-    fence("pml_enable", sys::OPAL_ERROR, || {
-        listening::offer(enable);
         sys::OPAL_SUCCESS
     })
 }
@@ -271,11 +227,12 @@ pub(crate) fn say_of_rank_0() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::messenger::matching::Contexts;
 
     #[test]
     fn the_module_has_the_functions_and_the_context_numbers_that_open_mpi_needs() {
         // SAFETY: a static that nobody writes.
-        let module = unsafe { module().read() };
+        let module = unsafe { module::pointer().read() };
         assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
         assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive a lack of them");
         assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);

@@ -6,22 +6,56 @@
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
+use super::module::Code;
+use crate::runtime::entry::Argument;
 
 /// Number of bytes that [`UserData::copy_to`] copies at a time if a side has gaps.
 const PIECE: usize = 32 * 1024;
 
-/// The arguments of an MPI call that describe the data.
+/// Argument of MPI: the buffer of a message, whose data the program lends (P2).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Buffer<P>(P);
+
+// SAFETY: the same pointer.
+unsafe impl<T> Argument<*mut T> for Buffer<*mut T> {}
+// SAFETY: the same pointer.
+unsafe impl<T> Argument<*const T> for Buffer<*const T> {}
+
+impl Buffer<*const c_void> {
+    #[inline(always)]
+    pub(crate) fn to_send(self) -> Buffer<*mut c_void> {
+        Buffer(self.0.cast_mut())
+    }
+}
+
+/// Argument of MPI: a committed datatype, which lives (P4, P1).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Datatype(*mut sys::ompi_datatype_t);
+
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut sys::ompi_datatype_t> for Datatype {}
+
+impl Datatype {
+    #[inline(always)]
+    pub(crate) fn raw(self) -> *mut sys::ompi_datatype_t {
+        self.0
+    }
+}
+
+/// The arguments of an MPI call that describe the data. P2 and P4 hold for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Description {
-    pub(crate) buffer: *mut c_void,
-    pub(crate) count: usize,
-    pub(crate) datatype: *mut sys::ompi_datatype_t,
+    buffer: *mut c_void,
+    count: usize,
+    datatype: Datatype,
 }
 
 /// Address and length of the data.
@@ -44,12 +78,39 @@ impl Extent {
 }
 
 impl Description {
+    /// # Safety
+    /// P2, P4: the data and its datatype live while the value is used.
+    #[cfg(test)]
+    pub(crate) unsafe fn of_test(buffer: *mut u8, count: usize, datatype: *mut sys::ompi_datatype_t) -> Self {
+        Description { buffer: buffer.cast(), count, datatype: Datatype(datatype) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn new(Buffer(buffer): Buffer<*mut c_void>, count: usize, datatype: Datatype) -> Self {
+        Description { buffer, count, datatype }
+    }
+
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> *mut c_void {
+        self.buffer
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    pub(crate) fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+
     /// Returns address and length. Empty data has no gaps.
     #[inline(always)]
-    pub(crate) unsafe fn extent(&self) -> Extent {
+    pub(crate) fn extent(&self) -> Extent {
         // SAFETY: P4: the datatype is alive; nobody writes these fields once it is committed.
         let (flags, size, first) = unsafe {
-            let datatype = &raw const (*self.datatype).super_;
+            let datatype = &raw const (*self.datatype.0).super_;
             (u32::from((*datatype).flags), (*datatype).size, (*datatype).true_lb)
         };
         let length = size * self.count;
@@ -60,26 +121,52 @@ impl Description {
     }
 }
 
+/// A copy of a message in the memory that the program has attached (`MPI_Buffer_attach`); dropping it frees it.
+pub(crate) struct Attached(NonNull<u8>);
+
+impl Attached {
+    /// Packs a message into attached memory.
+    ///
+    /// # Errors
+    /// There is no memory, or the data cannot be packed.
+    pub(crate) fn copy(description: &Description) -> Result<(Self, UserData), Code> {
+        let mut data = UserData::NONE;
+        data.describe(description);
+        let length = data.length();
+        // SAFETY: Open MPI's allocator, asked for at least one byte.
+        let start = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(length.max(1)) }.cast::<u8>();
+        let copy = Attached(NonNull::new(start).ok_or(Code::NO_BUFFER)?);
+        // SAFETY: Open MPI has just returned so many bytes.
+        if !data.take_all(unsafe { std::slice::from_raw_parts_mut(start, length) }) {
+            return Err(Code::ERROR);
+        }
+        Ok((copy, UserData { extent: Extent { start, length }, ..data }))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: `copy` got this memory from Open MPI, for one message, which has been sent.
+        unsafe { libmpi::mca_pml_base_bsend_request_free(self.0.as_ptr().cast()) };
+    }
+}
+
 struct Convertor(Box<sys::opal_convertor_t>);
 
 impl Convertor {
-    /// # Safety
-    /// P2: the data may be read while the convertor lives.
-    unsafe fn packing(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
+    /// Makes a convertor that packs the data.
+    fn packing(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be read; its datatype lives.
-        unsafe { Self::made(|place| libmpi::ibex_convertor_send(place, datatype, count, buffer)) }
+        Self::made(|place| unsafe { libmpi::ibex_convertor_send(place, datatype.0, count, buffer) })
     }
 
-    /// # Safety
-    /// P2: the data may be written while the convertor lives.
-    unsafe fn unpacking(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
+    /// Makes a convertor that unpacks to the data.
+    fn unpacking(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be written; its datatype lives.
-        unsafe { Self::made(|place| libmpi::ibex_convertor_receive(place, datatype, count, buffer)) }
+        Self::made(|place| unsafe { libmpi::ibex_convertor_receive(place, datatype.0, count, buffer) })
     }
 
-    /// # Safety
-    /// `construct` constructs a convertor in place, even if it fails.
-    unsafe fn made(construct: impl FnOnce(*mut sys::opal_convertor_t) -> c_int) -> Option<Self> {
+    fn made(construct: impl FnOnce(*mut sys::opal_convertor_t) -> c_int) -> Option<Self> {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
         let code = construct(convertor.as_mut_ptr());
         // SAFETY: P4: Open MPI's function has constructed it in place, even if it has failed.
@@ -87,31 +174,25 @@ impl Convertor {
         (code == sys::OPAL_SUCCESS).then_some(convertor)
     }
 
-    /// Packs up to `room` bytes to `to`. Returns their number, which is smaller if an element would be split.
-    ///
-    /// # Safety
-    /// The convertor was made by [`Self::packing`]; `to` may be written for `room` bytes.
-    unsafe fn pack(&mut self, to: *mut u8, room: usize) -> usize {
-        let mut piece = sys::iovec { iov_base: to.cast(), iov_len: room };
-        let (mut pieces, mut bytes) = (1, room);
-        // SAFETY: the convertor packs, into one piece that is writable for its length; the counts live during the call.
+    /// Packs up to the length of `to`. Returns the number of bytes, which is smaller if an element would be split.
+    fn pack(&mut self, to: &mut [u8]) -> usize {
+        let mut piece = sys::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+        let (mut pieces, mut bytes) = (1, to.len());
+        // SAFETY: a convertor of `packing`, and a piece that is writable for its length; the counts live during the call.
         let code =
             unsafe { libmpi::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }
     }
 
-    /// Unpacks the next `length` bytes of the message from `from`. Returns false if it cannot unpack all of them.
-    ///
-    /// # Safety
-    /// The convertor was made by [`Self::unpacking`]; `from` may be read for `length` bytes.
+    /// Unpacks the next bytes of the message. Returns false if it cannot unpack all of them.
     #[must_use]
-    unsafe fn unpack(&mut self, from: *const u8, length: usize) -> bool {
-        let mut piece = sys::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
-        let (mut pieces, mut bytes) = (1, length);
-        // SAFETY: the convertor unpacks, from one piece that is only read; the counts live during the call.
+    fn unpack(&mut self, from: &[u8]) -> bool {
+        let mut piece = sys::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+        let (mut pieces, mut bytes) = (1, from.len());
+        // SAFETY: a convertor of `unpacking`, and a piece that is only read; the counts live during the call.
         let code =
             unsafe { libmpi::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
-        code >= 0 && bytes == length
+        code >= 0 && bytes == from.len()
     }
 }
 
@@ -122,8 +203,7 @@ impl Drop for Convertor {
     }
 }
 
-/// The data of a request. P2 holds for it from [`Self::set_extent`] and [`Self::describe`] until the request is
-/// finished.
+/// The data of a request. P2 holds for it until the request is finished.
 #[repr(C)]
 pub(crate) struct UserData {
     extent: Extent,
@@ -136,31 +216,23 @@ pub(crate) struct UserData {
 impl UserData {
     pub(crate) const NONE: UserData = UserData {
         extent: Extent { start: null_mut(), length: 0 },
-        description: Description { buffer: null_mut(), count: 0, datatype: null_mut() },
+        description: Description { buffer: null_mut(), count: 0, datatype: Datatype(null_mut()) },
         convertor: None,
     };
 
-    /// # Safety
-    /// P2: until the request is finished these bytes may be read (send) or written (receive); if there are gaps, they
-    /// are those of [`Self::describe`].
+    /// Sets the data, whose description is needed only if it has gaps.
     #[inline(always)]
-    pub(crate) unsafe fn set_extent(&mut self, extent: Extent) {
-        self.extent = extent;
+    pub(crate) fn set(&mut self, description: &Description) {
+        self.extent = description.extent();
+        if !self.is_contiguous() {
+            self.description = *description;
+        }
     }
 
-    /// # Safety
-    /// P2: until the request is finished this data may be read (send) or written (receive).
+    /// Sets the data and its description.
     #[inline(always)]
-    pub(crate) unsafe fn describe(&mut self, description: Description) {
-        self.description = description;
-    }
-
-    /// # Safety
-    /// P2: until the request is finished this data may be read (send) or written (receive); P4: its datatype lives.
-    #[inline(always)]
-    pub(crate) unsafe fn set(&mut self, description: Description) {
-        // SAFETY: P4, as this function requires.
-        (self.extent, self.description) = (unsafe { description.extent() }, description);
+    pub(crate) fn describe(&mut self, description: &Description) {
+        (self.extent, self.description) = (description.extent(), *description);
     }
 
     #[inline(always)]
@@ -235,11 +307,9 @@ impl Data for UserData {
     fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
         if !self.is_contiguous() {
             if self.convertor.is_none() {
-                // SAFETY: P2: the data of a send.
-                self.convertor = unsafe { Convertor::packing(&self.description) };
+                self.convertor = Convertor::packing(&self.description);
             }
-            // SAFETY: `to` is writable; the convertor of a send packs.
-            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
+            return self.convertor.as_mut().map_or(0, |from| from.pack(to));
         }
         let offset = offset as usize;
         let length = self.extent.length.saturating_sub(offset).min(to.len());
@@ -255,12 +325,9 @@ impl Data for UserData {
         }
         if !self.is_contiguous() {
             if offset == 0 {
-                // SAFETY: P2: the receive buffer.
-                self.convertor = unsafe { Convertor::unpacking(&self.description) };
+                self.convertor = Convertor::unpacking(&self.description);
             }
-            // SAFETY: `from` is readable; the convertor of a receive unpacks.
-            let unpacks = |to: &mut Convertor| unsafe { to.unpack(from.as_ptr(), from.len()) };
-            let is_put = self.convertor.as_mut().is_some_and(unpacks);
+            let is_put = self.convertor.as_mut().is_some_and(|to| to.unpack(from));
             if !is_put {
                 self.convertor = None;
             }

@@ -5,14 +5,11 @@
 //! Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered the
 //! PML. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
-use std::ptr::{NonNull, null_mut};
-
 use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
-use super::instance::{Chain, Pml, State};
-use super::libmpi;
-use super::request::{Handle, Outcome, Owner, Request, Role, Transfer};
+use super::instance::{Pml, State};
+use super::request::{Handle, Outcome, Owner, Request, Role, Transfer, release};
 use super::tools::watch;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
@@ -57,7 +54,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
     let r = state.requests.get(request);
     debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
     // The copy of a buffered send raises no `Complete`: its original has raised it.
-    if r.shell.attached.is_null() {
+    if r.shell.attached.is_none() {
         watch::request(state, request, Event::Complete);
     }
     let r = state.requests.get(request);
@@ -66,31 +63,21 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         return;
     }
     if let Role::Send(_) = r.core.role {
-        // SAFETY: P1: the request is not finished, so its communicator is alive.
-        let source = unsafe { (*r.comm()).c_my_rank };
         // Sets tag and source for sends, too: callbacks of osc/pt2pt tell the purpose of a send by its tag.
-        let outcome = Outcome { source, tag: r.core.tag, length: r.core.data.length(), is_truncated: false };
-        note(r, &outcome);
+        let (source, tag, length) = (r.comm().rank(), r.core.tag, r.core.data.length());
+        note(r, &Outcome { source, tag, length, is_truncated: false });
     }
-    if !r.shell.attached.is_null() {
-        // SAFETY: Open MPI gave this memory for this message, which has been sent.
-        unsafe { libmpi::mca_pml_base_bsend_request_free(r.shell.attached.cast()) };
-        r.shell.attached = null_mut();
-    }
+    r.shell.attached = None;
     if r.shell.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
-        // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
-        return unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
+        return Request::complete(request);
     }
-    r.shell.next = null_mut();
+    r.shell.next = None;
     state.has_more = true;
-    let (request, Chain { first, last }) = (request.pointer().as_ptr(), &mut state.finished);
-    if first.is_null() {
-        *first = request;
-    } else {
-        // SAFETY: P1: `last` is on the chain `state.finished`; P3.
-        unsafe { (**last).shell.next = request };
+    match state.finished.first {
+        None => state.finished.first = Some(request),
+        Some(_) => _ = state.finished.last.map(|last| state.requests.get(last).shell.next = Some(request)),
     }
-    *last = request;
+    state.finished.last = Some(request);
 }
 
 /// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, and wait for
@@ -101,9 +88,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
 pub(crate) fn tell(pml: &Pml) {
     loop {
         let Some(mut state) = pml.enter() else { return };
-        let Some(first) = NonNull::new(state.finished.first) else { return };
-        // SAFETY: P1: a request on the chain.
-        let request = unsafe { Handle::new(first) };
+        let Some(request) = state.finished.first else { return };
         let r = state.requests.get(request);
         let (next, owner) = (r.shell.next, r.shell.owner);
         // From here on, freeing the request also gives it back (`persistent.rs`).
@@ -111,8 +96,7 @@ pub(crate) fn tell(pml: &Pml) {
         let callback = r.base().req_complete_cb.take();
         state.finished.first = next;
         if owner == Owner::Nobody {
-            // SAFETY: P1: finished, freed by MPI, and no longer on the chain.
-            unsafe { give_back(state, request) };
+            give_back(state, request);
             continue;
         }
         drop(state);
@@ -121,33 +105,23 @@ pub(crate) fn tell(pml: &Pml) {
         if !is_taken && let Some(mut state) = pml.enter() {
             // A callback that was set for the request's next use: `ibex_request_complete` would call it now.
             let next = state.requests.get(request).base().req_complete_cb.take();
-            // SAFETY: P1: the callback returned 0, so it has not freed the request; P3: no other thread can now.
-            unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
+            // The callback returned 0, so it has not freed the request, and no other thread can now.
+            Request::complete(request);
             state.requests.get(request).base().req_complete_cb = next;
         }
     }
 }
 
-/// Gives a request back, leaves the PML, and then releases the request's communicator and datatype, because freeing a
-/// communicator may call the PML.
-///
-/// # Safety
-/// P1: the request is finished or was never begun, and nothing refers to it any more.
+/// Gives a request back that is finished or was never begun, and to which nothing refers any more (P1). Leaves the PML,
+/// and then releases the request's communicator and datatype.
 #[inline]
-pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: Handle) {
+pub(crate) fn give_back(mut state: Entered<'_, State>, request: Handle) {
     let r = state.requests.get(request);
-    let references = r.shell.has_references.then(|| (r.comm(), r.core.data.description().datatype));
-    if references.is_some() {
-        r.shell.has_references = false;
-        // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
-        unsafe { libmpi::ibex_request_fini(r.base()) };
-    }
+    let references = r.take_references();
     watch::forget(r);
-    // SAFETY: P1: finished or never begun, and nothing refers to it any more, as this function requires.
-    unsafe { state.requests.give_back(request) };
+    state.requests.give_back(request);
     drop(state);
-    if let Some((comm, datatype)) = references {
-        // SAFETY: both references were taken when the request was made (`has_references`), and are released once.
-        unsafe { libmpi::ibex_references_release(comm, datatype) };
+    if let Some(references) = references {
+        release(references);
     }
 }

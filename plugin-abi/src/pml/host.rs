@@ -29,6 +29,11 @@ impl Host for State {
         finish::note(self.requests.get(receive), outcome);
     }
 
+    fn noted(&mut self, receive: Handle) -> (i32, usize) {
+        let status = &self.requests.get(receive).base().req_status;
+        (status.MPI_SOURCE, status._ucount)
+    }
+
     fn copy(&mut self, send: Handle, receive: Handle) {
         let [from, to] = self.requests.cores([send, receive]);
         if !from.data.copy_to(&mut to.data) {

@@ -9,7 +9,7 @@
 
 use std::mem::MaybeUninit;
 
-use engine::messenger::host::{Bytes, Data};
+use engine::messenger::host::{Bytes, Communicators, Data};
 use engine::messenger::matching::Envelope;
 use engine::messenger::receive::arrived::{Arrival, Arrived, Body};
 use engine::messenger::receive::{delivery, search};
@@ -52,7 +52,7 @@ pub(crate) unsafe fn is_taken<const TOLD: bool>(
     search::is_taken(state, bytes, |state, communicator, envelope, bytes| {
         let length = bytes.len();
         let is_too_much = length > MAX_DEFERRED || deferred.is_some();
-        if !TOLD || is_too_much || !communicator.is_for_first_watched(state, envelope) {
+        if !TOLD || is_too_much || !state.queues(communicator).0.is_for_told(envelope) {
             return false;
         }
         let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
@@ -71,7 +71,7 @@ pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &D
     let Deferred { communicator, envelope, length, .. } = *deferred;
     // SAFETY: P1: `communicator` is alive; P3. `length` bytes were deferred.
     let (listeners, bytes) = unsafe {
-        (Listeners::of(communicator.comm), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
+        (communicator.comm.listeners(state), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
     };
     let of = (communicator, envelope);
     let arrival = Arrival { from: Route::UNKNOWN, length, message: None };

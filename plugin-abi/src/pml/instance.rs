@@ -18,7 +18,7 @@ use engine::messenger::rails::Rails;
 use engine::messenger::rails::quiet::Quiet;
 
 use super::ports::shared_memory::SharedMemory;
-use super::request::{Request, RequestFunctions, Requests};
+use super::request::{Handle, RequestFunctions, Requests};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::{self, Frame, Frames};
@@ -107,12 +107,13 @@ unsafe impl Send for State {}
 
 /// Requests that are finished and wait for [`super::finish::tell`], linked by their `next`.
 pub(crate) struct Chain {
-    pub(crate) first: *mut Request,
-    pub(crate) last: *mut Request,
+    pub(crate) first: Option<Handle>,
+    /// Meaningless without a first one.
+    pub(crate) last: Option<Handle>,
 }
 
 impl Chain {
-    pub(crate) const EMPTY: Chain = Chain { first: null_mut(), last: null_mut() };
+    pub(crate) const EMPTY: Chain = Chain { first: None, last: None };
 }
 
 /// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache.

@@ -6,13 +6,28 @@
 
 #[cfg(test)]
 use super::tests::libmpi as libraries;
+use ibex_ffi::openmpi::sys;
 #[cfg(not(test))]
-use ibex_ffi::openmpi::sys as libraries;
+use sys as libraries;
 
 pub(crate) use libraries::{
     ibex_comm_is_inter, ibex_comm_member, ibex_comm_peer, ibex_communicator_release, ibex_convertor_destruct,
     ibex_convertor_receive, ibex_convertor_send, ibex_message_alloc, ibex_message_null, ibex_message_return,
-    ibex_references_release, ibex_request_complete, ibex_request_construct, ibex_request_empty, ibex_request_fini,
-    ibex_request_hold, ibex_request_null, ibex_request_persist, ibex_sendi, mca_pml_base_bsend_request_alloc_buf,
-    mca_pml_base_bsend_request_free, opal_convertor_pack, opal_convertor_unpack, opal_progress,
+    ibex_references_release, ibex_request_complete, ibex_request_construct, ibex_request_fini, ibex_request_hold,
+    ibex_request_null, ibex_request_persist, ibex_sendi, mca_pml_base_bsend_request_alloc_buf,
+    mca_pml_base_bsend_request_free, opal_convertor_pack, opal_convertor_unpack,
 };
+
+/// Returns Open MPI's request that is always complete.
+#[inline]
+pub(crate) fn request_empty() -> *mut sys::ompi_request_t {
+    // SAFETY: takes the address of an object that Open MPI never frees.
+    unsafe { libraries::ibex_request_empty() }
+}
+
+/// Calls Open MPI's progress engine. Nothing is entered, so that callbacks may call the PML.
+#[inline]
+pub(crate) fn progress() {
+    // SAFETY: any thread may call it.
+    unsafe { libraries::opal_progress() };
+}

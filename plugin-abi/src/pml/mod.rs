@@ -2,8 +2,7 @@
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
 //! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
-//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator` (with `first_receive`),
-//!   `datatype`.
+//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls ports, handles completions).
 //! - Messages that arrive: `incoming` hands them to the messenger; `finish` completes requests.
 //! - `ports` lends the ports, and knows which route leads to a peer; `tools` has all that tools see.
@@ -41,11 +40,11 @@ mod component;
 mod context;
 mod datatype;
 mod finish;
-mod first_receive;
 mod host;
 mod incoming;
 mod instance;
 mod libmpi;
+mod module;
 mod persistent;
 mod ports;
 mod probe;

@@ -9,140 +9,97 @@ use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::Description;
-use super::finish::{self, finish};
-use super::instance::{pml, unwatched};
-use super::libmpi;
-use super::ports::rails;
+use super::communicator::Comm;
+use super::datatype::{Buffer, Datatype, Description};
+use super::instance::{Pml, pml};
+use super::module::{Answer, Code, answer, enter, there};
 use super::progress::leave;
-use super::receive::{self, Wanted, post};
-use super::request::{Handle, Mode, Owner, Request, RequestFunctions, Role};
-use super::send::{self, Outgoing, hold};
+use super::request::{Call, Handle, Owner, Place, RawRequest, RawRequests, Request, RequestFunctions, Role};
 use super::tools::watch;
-use crate::runtime::guard::fence;
-use crate::runtime::listeners::Event;
+use super::{finish, receive, send};
+use crate::runtime::entry::{entry1, entry2};
 
-pub(crate) const FUNCTIONS: RequestFunctions =
-    RequestFunctions { start: Some(pml_start), free: Some(request_free), cancel: Some(request_cancel) };
+pub(crate) const FUNCTIONS: RequestFunctions = RequestFunctions {
+    start: Some(entry2(pml_start)),
+    free: Some(entry1(request_free)),
+    cancel: Some(entry2(request_cancel)),
+};
 
 /// Value of `req_complete` in a completed request.
 pub(super) const COMPLETED: usize = 1;
 
-pub(crate) unsafe extern "C" fn pml_isend_init(
-    buffer: *const c_void,
+pub(crate) extern "C" fn pml_isend_init(
+    buffer: Buffer<*const c_void>,
     count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    to: c_int,
+    datatype: Datatype,
+    peer: c_int,
     tag: c_int,
     mode: sys::mca_pml_base_send_mode_t,
-    comm: *mut sys::ompi_communicator_t,
-    place: *mut *mut sys::ompi_request_t,
+    comm: Comm,
+    place: Place<'_>,
 ) -> c_int {
-    fence("pml_isend_init", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
-        let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
-        unsafe {
-            send::fill(request, &outgoing, send::mode_of(mode), Owner::Mpi);
-            make_persistent(request);
-            place.write(Request::as_raw(request));
-        }
-        sys::OPAL_SUCCESS
+    answer("pml_isend_init", || {
+        let call = Call { data: Description::new(buffer.to_send(), count, datatype), peer, tag, comm };
+        make(Role::Send(send::mode_of(mode)), &call, place)
     })
 }
 
-pub(crate) unsafe extern "C" fn pml_irecv_init(
-    buffer: *mut c_void,
+pub(crate) extern "C" fn pml_irecv_init(
+    buffer: Buffer<*mut c_void>,
     count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    from: c_int,
+    datatype: Datatype,
+    peer: c_int,
     tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    place: *mut *mut sys::ompi_request_t,
+    comm: Comm,
+    place: Place<'_>,
 ) -> c_int {
-    fence("pml_irecv_init", sys::OPAL_ERROR, || {
-        let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
-        let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
-        unsafe {
-            receive::fill(request, &wanted, Owner::Mpi);
-            hold(&mut *request.pointer().as_ptr());
-            make_persistent(request);
-            place.write(Request::as_raw(request));
-        }
-        sys::OPAL_SUCCESS
+    answer("pml_irecv_init", || {
+        let call = Call { data: Description::new(buffer, count, datatype), peer, tag, comm };
+        make(Role::Receive, &call, place)
     })
 }
 
-fn take() -> Option<Handle> {
-    Some(pml()?.enter()?.requests.take())
+/// Makes a persistent request.
+fn make(role: Role, call: &Call, place: Place<'_>) -> Answer {
+    let mut state = pml().and_then(Pml::enter).ok_or(Code::NO_RESOURCE)?;
+    let request = state.requests.take();
+    let r = state.requests.get(request);
+    r.fill(role, Owner::Mpi, call);
+    r.make_persistent();
+    place.write(Request::as_raw(request));
+    Ok(())
 }
 
-/// # Safety
-/// P1: a request that is filled in; only the caller has it.
-pub(super) unsafe fn make_persistent(request: Handle) {
-    // SAFETY: P1: filled in, and only the caller has it.
-    unsafe { libmpi::ibex_request_persist(Request::as_raw(request)) };
+/// `pml_start`, and `req_start` of each request: MPI requires persistent requests that are inactive.
+pub(crate) extern "C" fn pml_start(count: usize, requests: RawRequests) -> c_int {
+    // SAFETY: P4: `requests` has `count` elements.
+    answer("pml_start", || unsafe { requests.ours(count) }.try_for_each(start))
 }
 
-/// `pml_start`, and `req_start` of each request.
-pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys::ompi_request_t) -> c_int {
-    fence("pml_start", sys::OPAL_ERROR, || {
-        for index in 0..count {
-            // SAFETY: P4: `requests` has `count` elements.
-            let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-            // SAFETY: P4: MPI requires a persistent request that is inactive.
-            let code = unsafe { start(request) };
-            if code != sys::OPAL_SUCCESS {
-                return code;
-            }
-        }
-        sys::OPAL_SUCCESS
-    })
-}
-
-/// # Safety
-/// P4: a persistent request that is inactive.
-pub(super) unsafe fn start(request: Handle) -> c_int {
-    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: P1: MPI holds it, inactive, and the PML does not refer to it: it is ours though the PML is not entered.
-    let r = unsafe { &mut *request.pointer().as_ptr() };
+/// Starts a persistent request that is inactive.
+pub(super) fn start(request: Handle) -> Answer {
+    let pml = there()?;
+    let mut state = enter(pml)?;
+    let r = state.requests.get(request);
     watch::forget(r);
     // Each arm activates only where no error can follow, because an active request must complete.
-    let state = match r.core.role {
+    match r.core.role {
         Role::Receive => {
-            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            post(pml, &mut state, request);
-            state
+            receive::post(pml, &mut state, request);
         }
-        Role::Send(Mode::Buffered) => {
-            let outgoing =
-                Outgoing { data: *r.core.data.description(), to: r.core.peer, tag: r.core.tag, comm: r.comm() };
-            // SAFETY: P4: the arguments with which it was made; it holds references to their communicator and datatype.
-            let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
-                Ok(entered) => entered,
-                Err(code) => return code,
-            };
-            activate(r);
-            watch::request(&mut state, request, Event::Activate);
-            let id = if unwatched().is_some() { 0 } else { watch::id(&mut state, request) };
-            // SAFETY: P4: the arguments with which it was made, and their copy.
-            unsafe { send::send_copy(pml, &mut state, &outgoing, copy, id) };
-            finish(&mut state, request);
-            state
+        Role::Send(mode) => {
+            let call = r.call();
+            // The PML does not refer to an inactive request, and MPI starts it once.
+            drop(state);
+            let way;
+            (state, way) = send::prepare(pml, &call, mode)?;
+            activate(state.requests.get(request));
+            send::begin(pml, &mut state, request, way);
         }
-        Role::Send(_) => {
-            // SAFETY: P4: a rank of a communicator that lives, because the request holds a reference.
-            let route = unsafe { rails::route(pml, r.comm(), r.core.peer) };
-            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-            activate(r);
-            send::begin(pml, &mut state, request, route);
-            state
-        }
-    };
+    }
     leave(pml, state);
-    sys::OPAL_SUCCESS
+    Ok(())
 }
 
 fn activate(request: &mut Request) {
@@ -154,67 +111,59 @@ fn activate(request: &mut Request) {
 }
 
 /// `req_free`: MPI does not use a request any more, finished or not.
-unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int {
-    fence("freeing a request", sys::OPAL_ERROR, || {
-        // SAFETY: P4: `place` has a request.
-        let request = unsafe { Request::from_raw(place.read()) };
-        // SAFETY: P4: `place` is the out parameter.
-        unsafe { place.write(libmpi::ibex_request_null()) };
-        let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
-        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+extern "C" fn request_free(place: &mut RawRequest) -> c_int {
+    answer("freeing a request", || {
+        let request = std::mem::replace(place, RawRequest::null()).ours().ok_or(Code::ERROR)?;
+        let mut state = enter(pml().ok_or(Code::ERROR)?)?;
         let r = state.requests.get(request);
         // `finish::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
         watch::freed(r, is_complete);
         if is_complete {
-            // SAFETY: P1: the request is finished or was never begun, and MPI held it until now.
-            unsafe { finish::give_back(state, request) };
+            finish::give_back(state, request);
         } else {
             r.shell.owner = Owner::Nobody;
         }
-        sys::OPAL_SUCCESS
+        Ok(())
     })
 }
 
 /// `req_cancel`. Cancels a receive that has not matched; any other request continues.
-unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_int) -> c_int {
-    fence("cancelling a request", sys::OPAL_ERROR, || {
-        // SAFETY: P4: `request` is a live request.
-        let (Some(request), Some(pml)) = (unsafe { Request::from_raw(request) }, pml()) else {
-            return sys::OPAL_SUCCESS;
-        };
-        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+extern "C" fn request_cancel(request: RawRequest, _flag: c_int) -> c_int {
+    answer("cancelling a request", || {
+        let (Some(request), Some(pml)) = (request.ours(), pml()) else { return Ok(()) };
+        let mut state = enter(pml)?;
         if state.requests.core(request).role == Role::Receive {
             receive::cancel(&mut state, request);
         }
         leave(pml, state);
-        sys::OPAL_SUCCESS
+        Ok(())
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pml::instance::{self, Pml};
+    use crate::pml::instance;
+    use crate::pml::request::Mode;
+    use ibex_ffi::openmpi::blank::Blank;
+    use ibex_ffi::openmpi::release;
+    use std::mem::MaybeUninit;
 
     #[test]
     fn starting_a_buffered_send_without_memory_fails_and_leaves_its_request_inactive() {
         instance::begin(Pml::of_no_rails(false));
-        // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
-        let (mut comm, mut datatype): (sys::ompi_communicator_t, sys::ompi_datatype_t) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (mut comm, mut datatype) = (release::blank_communicator(0), sys::ompi_datatype_t::blank());
         (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 8);
-        let mut bytes = [0_u64; 1];
-        let data = Description { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
-        let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
-        let request = take().expect("the PML is there, and nobody is inside");
-        // SAFETY: P1: just taken, and the PML lives until the end of the test; P4: arguments as MPI would pass them.
-        let code = unsafe {
-            send::fill(request, &outgoing, Mode::Buffered, Owner::Mpi);
-            make_persistent(request);
-            start(request)
-        };
-        assert_eq!(code, sys::OMPI_ERR_BUFFER, "no buffer is attached");
+        let mut bytes = [0_u8; 8];
+        // SAFETY: P2, P4: they live until the end of the test.
+        let (data, comm) =
+            unsafe { (Description::of_test(bytes.as_mut_ptr(), 1, &raw mut datatype), Comm::new(&raw mut comm)) };
+        let (call, mut place) = (Call { data, peer: 0, tag: 3, comm }, MaybeUninit::uninit());
+        assert_eq!(make(Role::Send(Mode::Buffered), &call, &mut place), Ok(()));
+        // SAFETY: `make` has written it.
+        let request = RawRequest(unsafe { place.assume_init() }).ours().expect("the PML's request");
+        assert_eq!(start(request), Err(Code::NO_BUFFER), "no buffer is attached");
         let mut state = pml().and_then(Pml::enter).expect("the PML is there, and nobody is inside");
         let of_mpi = state.requests.get(request).base();
         assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));

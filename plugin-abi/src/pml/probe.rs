@@ -5,76 +5,46 @@
 //! pending. Threads: any. Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::mem::{MaybeUninit, forget};
+use std::ptr::{NonNull, null_mut};
 
-use engine::messenger::flow_control;
-use engine::messenger::host::Communicators;
-use engine::messenger::matching::{Envelope, Pattern};
+use engine::messenger::matching::MessageHandle;
+use engine::messenger::receive::probe::{self, Found};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::{Communicator, Queues};
-use super::instance::{Pml, pml};
+use super::communicator::Comm;
+use super::instance::Pml;
 use super::libmpi;
+use super::module::{Code, answer, there};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
-use super::tools::watch;
-use crate::runtime::guard::fence;
+use crate::runtime::entry::Argument;
+
+/// Place of a status; `None` if the program ignores it.
+pub(crate) type Status<'call> = Option<&'call mut sys::ompi_status_public_t>;
 
 /// The arguments of a probe.
+#[derive(Clone, Copy)]
 struct Probed {
-    from: i32,
-    tag: i32,
-    comm: *mut sys::ompi_communicator_t,
-}
-
-/// A message that was found; it has a handle if it was taken out.
-pub(super) struct Found {
-    pub(super) envelope: Envelope,
-    pub(super) length: usize,
-    pub(super) handle: Option<u64>,
+    of: (i32, i32),
+    comm: Comm,
 }
 
 impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
-    unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
+    fn look(self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
-        let (pattern, of) = (Pattern::new(self.from, self.tag), (self.from, self.tag));
-        // SAFETY: P4: MPI's communicator.
-        let communicator = unsafe { Communicator::of(self.comm) };
-        let found = if takes {
-            let search = |queues: &mut Queues| {
-                let message = queues.matched_probe(pattern).found?;
-                let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
-                Some((message, length))
-            };
-            watch::probe(&mut state, communicator, of, search).map(|(message, length)| {
-                communicator.has_taken(&mut state, length);
-                watch::taken(&mut state, communicator, message.envelope, message.message);
-                Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
-            })
-        } else {
-            let search = |queues: &mut Queues| {
-                let message = queues.probe(pattern).found?;
-                Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
-            };
-            watch::probe(&mut state, communicator, of, search)
-        };
-        // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
-        if found.is_none() || takes && state.queues(communicator).unexpected() == 0 {
-            flow_control::found_nothing(pml, &mut *state, communicator.context);
-        }
+        let found = probe::probe(pml, &mut *state, self.comm.part(), self.of, takes);
         leave(pml, state);
         found
     }
 
     /// [`Self::look`] until a message is found.
-    unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
+    fn wait(self, pml: &Pml, takes: bool) -> Found {
         let mut idle = Idle::new();
         loop {
-            // SAFETY: P4: MPI's communicator lives, as this function requires.
-            if let Some(found) = unsafe { self.look(pml, takes) } {
+            if let Some(found) = self.look(pml, takes) {
                 return found;
             }
             idle.nothing_happened();
@@ -82,43 +52,75 @@ impl Probed {
     }
 }
 
-impl Found {
-    unsafe fn say(&self, status: *mut sys::ompi_status_public_t) {
-        let found = sys::ompi_status_public_t {
-            MPI_SOURCE: self.envelope.source(),
-            MPI_TAG: self.envelope.tag(),
-            MPI_ERROR: sys::OPAL_SUCCESS,
-            _cancelled: 0,
-            _ucount: self.length,
-        };
-        // SAFETY: P4: `status` is null or MPI's, as this function requires.
-        unsafe { say(status, &found) };
+fn say_found(status: Status<'_>, found: &Found) {
+    let ended = sys::ompi_status_public_t {
+        MPI_SOURCE: found.envelope.source(),
+        MPI_TAG: found.envelope.tag(),
+        MPI_ERROR: sys::OPAL_SUCCESS,
+        _cancelled: 0,
+        _ucount: found.length,
+    };
+    say(status, &ended);
+}
+
+/// Argument of MPI: its handle for the message of a matched probe, which has a reference to the communicator; or, as
+/// the place of one, anything.
+#[repr(transparent)]
+pub(crate) struct Matched(MaybeUninit<*mut sys::ompi_message_t>);
+
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut *mut sys::ompi_message_t> for &mut Matched {}
+
+impl Matched {
+    /// Returns the communicator with its reference, and the message, and sets the handle to null.
+    pub(super) fn take(&mut self) -> (Comm, MessageHandle) {
+        // SAFETY: P4: MPI's handle is a message of Open MPI's that `NewMessage::pass` has filled in, and that is returned
+        // once; its communicator lives.
+        unsafe {
+            let message = self.0.assume_init();
+            let (comm, bits) = ((*message).comm, (*message).req_ptr.addr() as u64);
+            libmpi::ibex_message_return(message);
+            self.0.write(libmpi::ibex_message_null());
+            (Comm::new(comm), MessageHandle::from_bits(bits))
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn nothing() -> Self {
+        Matched(MaybeUninit::uninit())
+    }
+
+    fn set_null(&mut self) {
+        // SAFETY: takes the address of an object that Open MPI never frees.
+        self.0.write(unsafe { libmpi::ibex_message_null() });
     }
 }
 
-/// MPI's handle for a message, with a reference to the communicator. Made before the search, because a message that is
+/// A new message of Open MPI's, with a reference to the communicator. Made before the search, because a message that is
 /// taken out without a handle is lost.
-struct Handle(NonNull<sys::ompi_message_t>);
+struct NewMessage(NonNull<sys::ompi_message_t>);
 
-impl Handle {
-    unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
-        // SAFETY: P4: MPI's communicator lives, as this function requires.
-        NonNull::new(unsafe { libmpi::ibex_message_alloc(comm) }).map(Handle)
+impl NewMessage {
+    fn new(comm: Comm) -> Result<Self, Code> {
+        // SAFETY: P4: MPI's communicator lives.
+        let message = unsafe { libmpi::ibex_message_alloc(comm.raw()) };
+        NonNull::new(message).map(NewMessage).ok_or(Code::NO_RESOURCE)
     }
 
-    /// Fills the handle in and passes it to MPI.
-    fn hold(self, found: &Found) -> *mut sys::ompi_message_t {
-        let mut message = ManuallyDrop::new(self).0;
-        // SAFETY: Open MPI has returned this message from its list, and only this handle has it.
-        let of_mpi = unsafe { message.as_mut() };
-        of_mpi.req_ptr = std::ptr::without_provenance_mut(found.handle.unwrap_or_default() as usize);
-        of_mpi.peer = found.envelope.source();
-        of_mpi.count = found.length;
-        message.as_ptr()
+    /// Fills the message in and passes it to MPI.
+    fn pass(mut self, found: &Found, place: &mut Matched) {
+        // SAFETY: Open MPI has returned this message from its list, and only this value has it.
+        let message = unsafe { self.0.as_mut() };
+        let bits = found.message.map_or(0, MessageHandle::bits);
+        message.req_ptr = null_mut::<std::ffi::c_void>().with_addr(bits as usize);
+        message.peer = found.envelope.source();
+        message.count = found.length;
+        place.0.write(self.0.as_ptr());
+        forget(self);
     }
 }
 
-impl Drop for Handle {
+impl Drop for NewMessage {
     fn drop(&mut self) {
         // SAFETY: the message of `new`, not passed to MPI, and the reference that came with it; both are released once.
         unsafe {
@@ -129,87 +131,66 @@ impl Drop for Handle {
     }
 }
 
-pub(crate) unsafe extern "C" fn pml_iprobe(
+pub(crate) extern "C" fn pml_iprobe(
     from: c_int,
     tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    matched: *mut c_int,
-    status: *mut sys::ompi_status_public_t,
+    comm: Comm,
+    matched: &mut MaybeUninit<c_int>,
+    status: Status<'_>,
 ) -> c_int {
-    fence("pml_iprobe", sys::OPAL_ERROR, || {
-        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: MPI's arguments. `look` has left the PML, so nothing is entered in `opal_progress`.
-        unsafe {
-            let found = Probed { from, tag, comm }.look(pml, false);
-            matched.write(c_int::from(found.is_some()));
-            match found {
-                Some(found) => found.say(status),
-                None => {
-                    libmpi::opal_progress();
-                }
-            }
+    answer("pml_iprobe", || {
+        let found = Probed { of: (from, tag), comm }.look(there()?, false);
+        matched.write(found.is_some().into());
+        match found {
+            Some(found) => say_found(status, &found),
+            None => libmpi::progress(),
         }
-        sys::OPAL_SUCCESS
+        Ok(())
     })
 }
 
-pub(crate) unsafe extern "C" fn pml_probe(
-    from: c_int,
-    tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    status: *mut sys::ompi_status_public_t,
-) -> c_int {
-    fence("pml_probe", sys::OPAL_ERROR, || {
-        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: MPI's arguments.
-        unsafe { Probed { from, tag, comm }.wait(pml, false).say(status) };
-        sys::OPAL_SUCCESS
+pub(crate) extern "C" fn pml_probe(from: c_int, tag: c_int, comm: Comm, status: Status<'_>) -> c_int {
+    answer("pml_probe", || {
+        say_found(status, &Probed { of: (from, tag), comm }.wait(there()?, false));
+        Ok(())
     })
 }
 
-pub(crate) unsafe extern "C" fn pml_improbe(
+pub(crate) extern "C" fn pml_improbe(
     from: c_int,
     tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    matched: *mut c_int,
-    message: *mut *mut sys::ompi_message_t,
-    status: *mut sys::ompi_status_public_t,
+    comm: Comm,
+    matched: &mut MaybeUninit<c_int>,
+    message: &mut Matched,
+    status: Status<'_>,
 ) -> c_int {
-    fence("pml_improbe", sys::OPAL_ERROR, || {
-        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: MPI's arguments. `look` has left the PML, so nothing is entered in `opal_progress`.
-        unsafe {
-            let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-            let found = Probed { from, tag, comm }.look(pml, true);
-            matched.write(c_int::from(found.is_some()));
-            if let Some(found) = found {
-                message.write(handle.hold(&found));
-                found.say(status);
-            } else {
-                message.write(libmpi::ibex_message_null());
-                libmpi::opal_progress();
-            }
+    answer("pml_improbe", || {
+        let (pml, new) = (there()?, NewMessage::new(comm)?);
+        let found = Probed { of: (from, tag), comm }.look(pml, true);
+        matched.write(found.is_some().into());
+        if let Some(found) = found {
+            new.pass(&found, message);
+            say_found(status, &found);
+        } else {
+            message.set_null();
+            libmpi::progress();
         }
-        sys::OPAL_SUCCESS
+        Ok(())
     })
 }
 
-pub(crate) unsafe extern "C" fn pml_mprobe(
+pub(crate) extern "C" fn pml_mprobe(
     from: c_int,
     tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    message: *mut *mut sys::ompi_message_t,
-    status: *mut sys::ompi_status_public_t,
+    comm: Comm,
+    message: &mut Matched,
+    status: Status<'_>,
 ) -> c_int {
-    fence("pml_mprobe", sys::OPAL_ERROR, || {
-        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: MPI's arguments.
-        unsafe {
-            let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-            let found = Probed { from, tag, comm }.wait(pml, true);
-            message.write(handle.hold(&found));
-            found.say(status);
-        }
-        sys::OPAL_SUCCESS
+    answer("pml_mprobe", || {
+        let (pml, new) = (there()?, NewMessage::new(comm)?);
+        let found = Probed { of: (from, tag), comm }.wait(pml, true);
+        new.pass(&found, message);
+        say_found(status, &found);
+        Ok(())
     })
 }

@@ -34,7 +34,7 @@ use crate::runtime::watch::{Completed, SAFETY};
 use crate::runtime::{failures, poller};
 
 /// `pml_progress`. Returns the number of events.
-pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
+pub(crate) extern "C" fn pml_progress() -> c_int {
     fence("pml_progress", 0, || {
         if guard::broken() {
             // After a panic, which was reported, other processes would wait for this one for ever.
@@ -353,7 +353,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
     state.has_more = false;
     let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
-    let mut is_to_tell = !state.finished.first.is_null();
+    let mut is_to_tell = state.finished.first.is_some();
     drop(state);
     if has_failed {
         end_job(pml);
@@ -365,7 +365,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
         deliver(pml, &mut frame);
         if let Some(mut state) = pml.enter() {
             state.frames.give_back_released(frame);
-            is_to_tell |= !state.finished.first.is_null();
+            is_to_tell |= state.finished.first.is_some();
         }
     }
     if is_to_tell {

@@ -5,23 +5,88 @@
 //! events. Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests:
 //! below, and the MPI programs of `hw-tests`.
 
-use std::mem::offset_of;
-use std::ptr::{NonNull, null_mut};
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::messenger::request;
 pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
 use engine::messenger::route::Route;
+use ibex_ffi::openmpi::blank::Blank;
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::UserData;
+use super::communicator::Comm;
+use super::datatype::{Attached, Datatype, Description, UserData};
 use super::instance::State;
 use super::libmpi;
+use crate::runtime::entry::Argument;
 use crate::runtime::free_list::{FreeList, Linked};
-use crate::runtime::listeners::Spec;
+use crate::runtime::listeners::{Listeners, Spec};
 
 pub(crate) type Core = request::Core<State>;
 pub(crate) type Transfer = request::Transfer<State>;
+
+/// The arguments of a call of MPI for a send or a receive.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) data: Description,
+    pub(crate) peer: i32,
+    pub(crate) tag: i32,
+    pub(crate) comm: Comm,
+}
+
+/// Argument of MPI: a request, which lives (P4), or null.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct RawRequest(pub(super) *mut sys::ompi_request_t);
+
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut sys::ompi_request_t> for RawRequest {}
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut *mut sys::ompi_request_t> for &mut RawRequest {}
+
+impl RawRequest {
+    /// Returns the request; `None` if it belongs to another component.
+    pub(crate) fn ours(self) -> Option<Handle> {
+        let raw = NonNull::new(self.0)?;
+        // SAFETY: P4: it lives; P1: one of this type is the PML's.
+        unsafe { ((*raw.as_ptr()).req_type == sys::OMPI_REQUEST_PML).then(|| Handle::new(raw.cast())) }
+    }
+
+    /// Returns `MPI_REQUEST_NULL`.
+    pub(crate) fn null() -> Self {
+        // SAFETY: takes the address of an object that Open MPI never frees.
+        RawRequest(unsafe { libmpi::ibex_request_null() })
+    }
+}
+
+/// Argument of MPI: its array of requests, some of which may be null (P4).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct RawRequests(*mut RawRequest);
+
+// SAFETY: the same pointer.
+unsafe impl Argument<*mut *mut sys::ompi_request_t> for RawRequests {}
+
+impl RawRequests {
+    /// # Safety
+    /// P4: an array of requests, which lives while the value is used.
+    pub(crate) const unsafe fn new(raw: *mut *mut sys::ompi_request_t) -> Self {
+        RawRequests(raw.cast())
+    }
+
+    /// Returns the PML's requests among the first `count`.
+    ///
+    /// # Safety
+    /// P4: the array has that many elements, which nobody else uses while the iterator is used.
+    pub(crate) unsafe fn ours(self, count: usize) -> impl Iterator<Item = Handle> {
+        // SAFETY: P4, as this function requires.
+        (0..count).filter_map(move |index| unsafe { self.0.add(index).read() }.ours())
+    }
+}
+
+/// Place of a request that MPI gets.
+pub(crate) type Place<'call> = &'call mut MaybeUninit<*mut sys::ompi_request_t>;
 
 /// Owner of a request, which waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +140,9 @@ pub(crate) struct Request {
 #[repr(C)]
 pub(crate) struct Shell {
     /// Next request on the free list, or on the chain of finished requests.
-    pub(crate) next: *mut Request,
-    /// Attached memory of a buffered send, freed when the message has been sent; else null.
-    pub(crate) attached: *mut u8,
+    pub(crate) next: Option<Handle>,
+    /// The copy of a buffered send, which its request sends.
+    pub(crate) attached: Option<Attached>,
     /// Puts `owner` beside the core's `role`: a receive writes both by one instruction.
     _padding: [u8; 3],
     pub(crate) told: Told,
@@ -104,8 +169,8 @@ impl Owner {
     }
 }
 
-// SAFETY: a request on a free list is not on the chain of finished requests, which also uses `next`. It has neither a
-// transfer nor a convertor, so any thread may use it.
+// SAFETY: a request on a free list is not on the chain of finished requests, which also uses `next`, a pointer or null.
+// It has neither a transfer nor a convertor, so any thread may use it.
 unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, shell.next);
 }
@@ -141,11 +206,10 @@ impl Requests {
         unsafe { Handle::new(request) }
     }
 
-    /// # Safety
-    /// P1: the request was taken from here. It is finished or was never begun, and nothing refers to it any more.
+    /// Takes back a request that is finished or was never begun, and to which nothing refers any more (P1).
     #[inline]
-    pub(crate) unsafe fn give_back(&mut self, request: Handle) {
-        // SAFETY: P1: taken from this list, and nothing refers to it any more.
+    pub(crate) fn give_back(&mut self, request: Handle) {
+        // SAFETY: P1: taken from this list, and its owner, who gives it back, does not use it any more.
         unsafe { self.free.give_back(request.pointer().as_ptr()) };
     }
 
@@ -187,11 +251,10 @@ impl Requests {
 impl Request {
     /// Makes a request whose Open MPI part is all zeroes.
     pub(super) fn unused() -> Self {
-        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
-        let base = unsafe { std::mem::zeroed() };
+        let base = sys::ompi_request_t::blank();
         let shell = Shell {
-            next: null_mut(),
-            attached: null_mut(),
+            next: None,
+            attached: None,
             _padding: [0; 3],
             told: Told::Nothing,
             is_to_notify: false,
@@ -211,11 +274,62 @@ impl Request {
         Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }
     }
 
-    /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.
-    pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<Handle> {
-        let raw = NonNull::new(raw)?;
-        // SAFETY: P4: `raw` is live; P1: one of this type is the PML's.
-        unsafe { ((*raw.as_ptr()).req_type == sys::OMPI_REQUEST_PML).then(|| Handle::new(raw.cast())) }
+    /// Makes the request one for this call. Only the caller has it.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, role: Role, owner: Owner, call: &Call) {
+        self.core.role = role;
+        self.shell.owner = owner;
+        // Nobody asks an unwatched blocking receive for the rest.
+        if role == Role::Receive && owner == Owner::Call {
+            self.core.data.set(&call.data);
+        } else {
+            self.core.data.describe(&call.data);
+            (self.core.peer, self.core.tag) = (call.peer, call.tag);
+        }
+        self.base.req_mpi_object.comm = call.comm.raw();
+        self.set_finished(false);
+        if !owner.is_call() {
+            self.hold(call.data.datatype());
+        }
+    }
+
+    /// Makes the request fit for MPI to hold: active, with references to its communicator and datatype.
+    #[inline]
+    fn hold(&mut self, datatype: Datatype) {
+        self.shell.has_references = true;
+        let comm = self.comm();
+        // SAFETY: P4: the request is MPI's from now on; communicator and datatype live.
+        unsafe { libmpi::ibex_request_hold(&raw mut self.base, comm.raw(), datatype.raw()) };
+    }
+
+    /// Makes a request that MPI holds persistent and inactive.
+    pub(crate) fn make_persistent(&mut self) {
+        // SAFETY: P1: filled in, and only the caller has it.
+        unsafe { libmpi::ibex_request_persist(&raw mut self.base) };
+    }
+
+    /// Returns the arguments of its call, which it has noted.
+    pub(crate) fn call(&self) -> Call {
+        let core = &self.core;
+        Call { data: *core.data.description(), peer: core.peer, tag: core.tag, comm: self.comm() }
+    }
+
+    /// Completes a request that MPI holds: wakes its waiter. Its status is filled in; it has no callback.
+    pub(crate) fn complete(request: Handle) {
+        // SAFETY: P1: finished by the PML, and not yet complete for MPI, so MPI has not freed it.
+        unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
+    }
+
+    /// Ends Open MPI's part of a request that MPI has freed. Returns the communicator and the datatype, whose references
+    /// the caller releases ([`release`]) once nothing is entered.
+    #[inline]
+    pub(crate) fn take_references(&mut self) -> Option<(Comm, Datatype)> {
+        if !std::mem::take(&mut self.shell.has_references) {
+            return None;
+        }
+        // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
+        unsafe { libmpi::ibex_request_fini(&raw mut self.base) };
+        Some((self.comm(), self.core.data.description().datatype()))
     }
 
     #[inline]
@@ -229,9 +343,16 @@ impl Request {
     }
 
     #[inline]
-    pub(crate) fn comm(&self) -> *mut sys::ompi_communicator_t {
-        // SAFETY: a union of pointers, which is the communicator in a request of type `OMPI_REQUEST_PML`.
-        unsafe { self.base.req_mpi_object.comm }
+    pub(crate) fn comm(&self) -> Comm {
+        // SAFETY: a union of pointers, which is the communicator in a request of type `OMPI_REQUEST_PML`; P1: it lives.
+        unsafe { Comm::new(self.base.req_mpi_object.comm) }
+    }
+
+    /// Returns the listeners to its communicator. The request was borrowed from the entered PML.
+    #[inline(always)]
+    pub(crate) fn listeners(&self) -> Option<&'static Listeners> {
+        // SAFETY: P1: the request is not finished, or holds a reference, so its communicator lives; P3.
+        unsafe { Listeners::of(self.comm().raw()) }
     }
 
     /// Whether the request is finished. If so, the received data is visible (Acquire).
@@ -246,7 +367,15 @@ impl Request {
     }
 }
 
+/// Releases the references of a request that was given back. Nothing is entered, because freeing a communicator may call
+/// the PML.
+pub(crate) fn release((comm, datatype): (Comm, Datatype)) {
+    // SAFETY: both references were taken when the request was made (`hold`), and are released once.
+    unsafe { libmpi::ibex_references_release(comm.raw(), datatype.raw()) };
+}
+
 const _: () = assert!(offset_of!(Request, base) == 0, "Open MPI's part stands first");
+const _: () = assert!(size_of::<Option<Handle>>() == size_of::<*mut Request>(), "a link, and a pointer or null");
 
 #[cfg(test)]
 mod tests {

@@ -6,37 +6,27 @@
 //! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
 
 use engine::messenger::header::MAX_SIZE;
-use engine::messenger::host::{Data, Host};
+use engine::messenger::host::Host;
 use engine::messenger::route::Route;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
-use super::datatype::{Description, Extent, UserData};
-use super::instance::{Pml, State, pml, unwatched};
+use super::communicator::{Comm, Communicator};
+use super::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
+use super::instance::{Pml, Rail, State, pml, unwatched};
+use super::module::{Answer, Code, answer, enter, there};
 use super::ports::{rails, transmit};
 use super::progress::{leave, leave_call, poll, until};
-use super::request::{Handle, Mode, Owner, Request, Role, Told};
+use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
 use super::tools::{listening, path_taken, transfers, watch};
 use super::{finish, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
-use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
-
-/// A message to send, as MPI describes it.
-#[derive(Clone, Copy)]
-pub(crate) struct Outgoing {
-    pub(crate) data: Description,
-    pub(crate) to: i32,
-    pub(crate) tag: i32,
-    pub(crate) comm: *mut sys::ompi_communicator_t,
-}
 
 #[inline]
 pub(crate) fn mode_of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
@@ -47,71 +37,64 @@ pub(crate) fn mode_of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
     }
 }
 
-pub(crate) unsafe extern "C" fn pml_send(
-    buffer: *const c_void,
+pub(crate) extern "C" fn pml_send(
+    buffer: Buffer<*const c_void>,
     count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    to: c_int,
+    datatype: Datatype,
+    peer: c_int,
     tag: c_int,
     mode: sys::mca_pml_base_send_mode_t,
-    comm: *mut sys::ompi_communicator_t,
+    comm: Comm,
 ) -> c_int {
-    fence("pml_send", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
-        // SAFETY: P4: MPI's arguments.
-        unsafe {
-            if mode >= sys::MCA_PML_BASE_SEND_READY {
-                let extent = outgoing.data.extent();
-                if at_once::<true>(&outgoing, extent) || copied_at_once(&outgoing, extent) {
-                    return sys::OPAL_SUCCESS;
-                }
-            }
-            send_blocking(&outgoing, mode_of(mode))
+    answer("pml_send", || {
+        let call = Call { data: Description::new(buffer.to_send(), count, datatype), peer, tag, comm };
+        if is_sent_at_once::<true>(&call, mode) {
+            return Ok(());
         }
+        send_blocking(&call, mode_of(mode))
     })
 }
 
-pub(crate) unsafe extern "C" fn pml_isend(
-    buffer: *const c_void,
+pub(crate) extern "C" fn pml_isend(
+    buffer: Buffer<*const c_void>,
     count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    to: c_int,
+    datatype: Datatype,
+    peer: c_int,
     tag: c_int,
     mode: sys::mca_pml_base_send_mode_t,
-    comm: *mut sys::ompi_communicator_t,
-    request: *mut *mut sys::ompi_request_t,
+    comm: Comm,
+    place: Place<'_>,
 ) -> c_int {
-    fence("pml_isend", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
-        // SAFETY: P4: MPI's arguments, and `request` is its out parameter.
-        unsafe {
-            if mode >= sys::MCA_PML_BASE_SEND_READY {
-                let extent = outgoing.data.extent();
-                if at_once::<false>(&outgoing, extent) || copied_at_once(&outgoing, extent) {
-                    request.write(libmpi::ibex_request_empty());
-                    return sys::OPAL_SUCCESS;
-                }
-            }
-            send_nonblocking(&outgoing, mode_of(mode), request)
+    answer("pml_isend", || {
+        let call = Call { data: Description::new(buffer.to_send(), count, datatype), peer, tag, comm };
+        if is_sent_at_once::<false>(&call, mode) {
+            place.write(libmpi::request_empty());
+            return Ok(());
         }
+        send_nonblocking(&call, mode_of(mode), place)
     })
 }
 
-/// Sends a short contiguous message inside the work request, without entering the PML, if that can be done now. A
-/// `BLOCKING` call has a second short path while a tool listens.
+/// Sends a contiguous message without a request, if its mode permits it and it can be done now. A `BLOCKING` call has
+/// one more way while a tool listens.
 #[inline(always)]
-pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
-    if extent.start.is_null() {
+pub(super) fn is_sent_at_once<const BLOCKING: bool>(call: &Call, mode: sys::mca_pml_base_send_mode_t) -> bool {
+    if mode < sys::MCA_PML_BASE_SEND_READY {
         return false;
     }
-    // SAFETY: P4: MPI's communicator.
-    let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let route = communicator.short_cut(outgoing.to);
+    let extent = call.data.extent();
+    !extent.start.is_null() && (at_once::<BLOCKING>(call, extent) || copied_at_once(call, extent))
+}
+
+/// Sends a short message inside the work request, without entering the PML, if that can be done now.
+#[inline(always)]
+fn at_once<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
+    let communicator = call.comm.part();
+    let route = communicator.short_cut(call.peer);
     let Some(mut port) = communicator.enter_first(route) else {
-        // SAFETY: P4, as this function requires.
-        return unsafe { at_once_otherwise::<BLOCKING>(outgoing, extent) };
+        return at_once_otherwise::<BLOCKING>(call, extent);
     };
-    let header = communicator.sender.header(outgoing.tag);
+    let header = communicator.sender.header(call.tag);
     // SAFETY: P2: the data may be read until the call returns.
     unsafe { transmit::inline(&mut port, route, &header, extent) }
 }
@@ -119,15 +102,13 @@ pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: 
 /// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the route up again, because
 /// the fast path does not store it. Returns false for a marked route ([`Route::marked`]).
 #[inline(never)]
-unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
-    // SAFETY: P4: MPI's communicator.
-    let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let route = communicator.short_cut(outgoing.to);
-    // SAFETY: P4, as this function requires.
-    if BLOCKING && route == Route::UNKNOWN && unsafe { told_at_once(outgoing, extent, communicator) } {
+fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
+    let communicator = call.comm.part();
+    let route = communicator.short_cut(call.peer);
+    if BLOCKING && route == Route::UNKNOWN && told_at_once(call, extent, communicator) {
         return true;
     }
-    let header = communicator.sender.header(outgoing.tag);
+    let header = communicator.sender.header(call.tag);
     let Some(to) = route.as_local() else {
         // SAFETY: P2: the data may be read until the call returns.
         return unsafe { transmit::at_once(route, &header, extent) };
@@ -136,104 +117,80 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
-/// Sends a contiguous message, no longer than the eager limit, from a send buffer, if that can be done now. Returns
-/// false for a message that is longer than the buffers, because a tool may set a greater eager limit.
+/// Returns the PML and its only port, if that carries messages by this route, and one of this length is no longer than
+/// the eager limit. A tool may set the limit to more than a send buffer has.
+#[inline(always)]
+fn only_rail(route: Route, length: usize) -> Option<(&'static Pml, &'static Rail)> {
+    let pml = pml()?;
+    let rail = pml.rails().first()?;
+    (route.is_open_single_rail() && length + MAX_SIZE <= now::eager_limit_as_written()).then_some((pml, rail))
+}
+
+/// Sends a message, no longer than the eager limit, from a send buffer, if that can be done now.
 #[inline(never)]
-pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
-    if extent.start.is_null() {
-        return false;
-    }
-    // SAFETY: P4: MPI's communicator.
-    let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let route = communicator.short_cut(outgoing.to);
-    let Some(pml) = pml() else { return false };
-    let Some(rail) = pml.rails().first() else { return false };
-    if !route.is_open_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
-        return false;
-    }
+fn copied_at_once(call: &Call, extent: Extent) -> bool {
+    let communicator = call.comm.part();
+    let route = communicator.short_cut(call.peer);
+    let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
     let Some(mut port) = rail.enter() else { return false };
-    let header = communicator.sender.header(outgoing.tag);
+    let header = communicator.sender.header(call.tag);
     // SAFETY: P2: the data may be read until the call returns.
     unsafe { transmit::copied(&mut state, &mut port, route, &header, extent) }
 }
 
-/// Sends a contiguous message of a blocking call, no longer than the eager limit, while a tool listens. The message has
-/// a request only if it cannot be sent at once.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
+/// Sends a message of a blocking call, no longer than the eager limit, while a tool listens. The message has a request
+/// only if it cannot be sent at once.
 #[inline(always)]
-unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Communicator) -> bool {
-    let route = communicator.route(outgoing.to);
-    let Some(pml) = pml() else { return false };
-    let Some(rail) = pml.rails().first() else { return false };
-    if !route.is_open_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
-        return false;
-    }
+fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> bool {
+    let route = communicator.route(call.peer);
+    let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
-    // SAFETY: P3; P4: MPI's communicator.
-    let Some(listeners) = (unsafe { Listeners::of(outgoing.comm) }) else { return false };
-    let (id, of) = (number(), (watch::SEND, extent.length));
-    // SAFETY: P4: MPI's communicator.
-    let mut spec = unsafe { watch::spec(outgoing.comm, &outgoing.data, (outgoing.to, outgoing.tag), of) };
-    let mut tell = |event| {
-        // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
-        unsafe { tell_of_call(listeners, event, id, &mut spec) };
-    };
-    tell(Event::Activate);
+    let Some(listeners) = call.comm.listeners(&state) else { return false };
+    let (id, mut spec) = (number(), watch::spec(call, watch::SEND, extent.length));
+    tell_of_call(call.comm, listeners, Event::Activate, id, &mut spec);
     // A message that pends does not begin.
     if !rail.enter().is_some_and(|port| port.has_room(route.to())) {
-        // SAFETY: P4, as this function requires.
-        unsafe { begun(pml, state, outgoing, (id, route), Told::Nothing) };
+        begun(pml, state, call, (id, route), Told::Nothing);
         return true;
     }
-    tell(Event::XferBegin);
-    let header = communicator.sender.header(outgoing.tag);
+    tell_of_call(call.comm, listeners, Event::XferBegin, id, &mut spec);
+    let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
         // SAFETY: P2: the data may be read until the call returns.
-        unsafe {
-            transmit::inline(&mut port, route, &header, extent)
-                || copied_apart(&mut state, &mut port, route, &header, extent)
-        }
+        let is_inline = unsafe { transmit::inline(&mut port, route, &header, extent) };
+        is_inline || copied_apart(&mut state, &mut port, route, &header, extent)
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
-            // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
-            unsafe { path_taken::tell_at_once(listeners, id, &spec) };
+            path_taken::tell_at_once(listeners, id, &spec, route);
         }
-        let mut tell = |event| {
-            // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
-            unsafe { tell_of_call(listeners, event, id, &mut spec) };
-        };
-        tell(Event::XferEnd);
-        tell(Event::Complete);
-        tell(Event::Notify);
+        tell_of_call(call.comm, listeners, Event::XferEnd, id, &mut spec);
+        tell_of_call(call.comm, listeners, Event::Complete, id, &mut spec);
+        tell_of_call(call.comm, listeners, Event::Notify, id, &mut spec);
         leave(pml, state);
-        listening::returns(outgoing.tag);
+        listening::returns(call.tag);
     } else {
-        // SAFETY: P4, as this function requires.
-        unsafe { begun(pml, state, outgoing, (id, route), Told::Begun) };
+        begun(pml, state, call, (id, route), Told::Begun);
     }
     true
 }
 
 #[inline(always)]
-unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
+fn tell_of_call(comm: Comm, listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
     listeners.tell(event, id, spec);
     if let Some(step) = transfers::step(event)
         && listeners.wants(Event::Transfer)
         && events::interest().has(step)
     {
-        // SAFETY: P3; the communicator lives.
-        unsafe { transfers::tell_at_once(id, spec, step) };
+        transfers::tell_at_once(comm, id, spec, step);
     }
 }
 
 #[inline(never)]
-unsafe fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: P2: the data may be read during the call, as this function requires.
+fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
+    // SAFETY: P2: the data may be read until the call of MPI returns.
     unsafe { transmit::copied(state, port, route, header, extent) }
 }
 
@@ -241,208 +198,125 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, route: Route, header:
 /// and have been told so much of it.
 #[cold]
 #[inline(never)]
-unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, route): (u64, Route), told: Told) {
-    let request = state.requests.take();
-    // SAFETY: P1: just taken by this call; P4, as this function requires.
-    unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
+fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), told: Told) {
+    let request = take(&mut state, Mode::Standard, Owner::WatchedCall, call);
     watch::set_id(&mut state, request, id);
     state.requests.get(request).shell.told = told;
     messenger::send::begin(pml, &mut *state, request, route);
-    // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
-    unsafe { wait(pml, state, request) };
-    listening::returns(outgoing.tag);
+    wait(pml, state, request);
+    listening::returns(call.tag);
 }
 
-/// Waits for the send of a blocking call, and gives its request back.
-///
-/// # Safety
-/// P1: the request was begun and belongs to this call; its communicator lives.
-unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) {
+/// Waits for the send of a blocking call, which has begun, and gives its request back.
+fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) {
     let is_finished = |state: &mut State| state.requests.get(request).is_finished();
     if !is_finished(&mut state) {
         state = until(pml, state, is_finished, poll);
     }
     watch::request(&mut state, request, Event::Notify);
     watch::forget(state.requests.get(request));
-    // SAFETY: P1: finished, and it belongs to this call, which does not use it any more.
-    unsafe { state.requests.give_back(request) };
+    state.requests.give_back(request);
     leave_call(pml, state);
 }
 
 #[inline(never)]
-unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
-    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+fn send_blocking(call: &Call, mode: Mode) -> Answer {
+    let pml = there()?;
     let is_watched = unwatched().is_none();
     let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
-    // SAFETY: P4, as this function requires.
-    let begun = unsafe { start(pml, outgoing, mode, owner) };
-    match begun {
-        // SAFETY: P1: begun, and it belongs to this call; P4: MPI's communicator.
-        Ok((state, Some(request))) => unsafe { wait(pml, state, request) },
-        Ok((state, None)) => leave(pml, state),
-        Err(code) => return code,
+    let (state, request) = start(pml, call, mode, owner)?;
+    match request {
+        Some(request) => wait(pml, state, request),
+        None => leave(pml, state),
     }
     if is_watched {
-        listening::returns(outgoing.tag);
+        listening::returns(call.tag);
     }
-    sys::OPAL_SUCCESS
+    Ok(())
 }
 
 #[inline(never)]
-unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
-    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: P4, as this function requires.
-    let begun = unsafe { start(pml, outgoing, mode, Owner::Mpi) };
-    match begun {
-        Ok((state, request)) => {
-            // SAFETY: P4: the out parameter, written before the PML is left, so before a callback sees the request.
-            // Without a request it gets Open MPI's request that is always complete, which is never freed.
-            unsafe { place.write(request.map_or_else(|| libmpi::ibex_request_empty(), Request::as_raw)) };
-            leave(pml, state);
-            sys::OPAL_SUCCESS
-        }
-        Err(code) => code,
-    }
+fn send_nonblocking(call: &Call, mode: Mode, place: Place<'_>) -> Answer {
+    let pml = there()?;
+    let (state, request) = start(pml, call, mode, Owner::Mpi)?;
+    // Written before the PML is left, so before a callback sees the request. Without a request MPI gets the one that is
+    // always complete, which is never freed.
+    place.write(request.map_or_else(libmpi::request_empty, Request::as_raw));
+    leave(pml, state);
+    Ok(())
 }
 
-/// Result of a send that has begun: the entered PML, and the request if MPI or a tool is to see it.
-pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<Handle>);
+/// Takes a request and fills it in.
+pub(super) fn take(state: &mut State, mode: Mode, owner: Owner, call: &Call) -> Handle {
+    let request = state.requests.take();
+    state.requests.get(request).fill(Role::Send(mode), owner, call);
+    request
+}
 
-/// Begins a send. Its request may be finished when this returns.
-#[inline(always)]
-pub(super) unsafe fn start<'pml>(
+/// How a message goes: its route, and for a buffered send the copy that is sent instead.
+pub(super) struct Way {
+    route: Option<Route>,
+    copy: Option<(Attached, UserData)>,
+}
+
+/// Looks up the route of a message, copies a buffered one to attached memory, and enters the PML.
+///
+/// # Errors
+/// There is no memory for the copy, it cannot be made, or this thread has entered the PML.
+pub(super) fn prepare<'pml>(pml: &'pml Pml, call: &Call, mode: Mode) -> Result<(Entered<'pml, State>, Way), Code> {
+    let copy = if mode == Mode::Buffered { Some(Attached::copy(&call.data)?) } else { None };
+    let route = rails::route(pml, call.comm, call.peer);
+    Ok((enter(pml)?, Way { route, copy }))
+}
+
+/// Begins a send, and returns its request, if MPI or a tool is to see it; the request may be finished then.
+pub(super) fn start<'pml>(
     pml: &'pml Pml,
-    outgoing: &Outgoing,
+    call: &Call,
     mode: Mode,
     owner: Owner,
-) -> Result<Begun<'pml>, c_int> {
-    if mode == Mode::Buffered {
-        // SAFETY: P4, as this function requires.
-        return unsafe { buffered(pml, outgoing, owner) };
+) -> Result<(Entered<'pml, State>, Option<Handle>), Code> {
+    let (mut state, way) = prepare(pml, call, mode)?;
+    match way {
+        Way { route, copy: Some(copy) } if unwatched().is_some() => {
+            send_copy(pml, &mut state, call, (copy, route), 0);
+            Ok((state, None))
+        }
+        way => {
+            let request = take(&mut state, mode, owner, call);
+            begin(pml, &mut state, request, way);
+            Ok((state, Some(request)))
+        }
     }
-    // SAFETY: P4: MPI's communicator, and a rank of it.
-    let route = unsafe { rails::route(pml, outgoing.comm, outgoing.to) };
-    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
-    let request = state.requests.take();
-    // SAFETY: P1: just taken; P4, as this function requires.
-    unsafe { fill(request, outgoing, mode, owner) };
-    begin(pml, &mut state, request, route);
-    Ok((state, Some(request)))
 }
 
-/// Sends a copy of a message; the send itself is complete. While a tool listens, it has a request, for its events.
-unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> Result<Begun<'pml>, c_int> {
-    // SAFETY: P4, as this function requires.
-    let (mut state, copy) = unsafe { copy_and_enter(pml, outgoing) }?;
-    if unwatched().is_some() {
-        // SAFETY: P4, as this function requires; the copy is that of `outgoing`.
-        unsafe { send_copy(pml, &mut state, outgoing, copy, 0) };
-        return Ok((state, None));
-    }
-    let request = state.requests.take();
-    // SAFETY: P1: just taken; P4, as this function requires.
-    unsafe { fill(request, outgoing, Mode::Buffered, owner) };
-    watch::request(&mut state, request, Event::Activate);
-    let id = watch::id(&mut state, request);
-    // SAFETY: P4, as this function requires; the copy is that of `outgoing`.
-    unsafe { send_copy(pml, &mut state, outgoing, copy, id) };
-    finish::finish(&mut state, request);
-    Ok((state, Some(request)))
+/// Begins a send that is filled in. A buffered one is finished at once, and another request sends its copy.
+pub(super) fn begin(pml: &Pml, state: &mut State, request: Handle, Way { route, copy }: Way) {
+    watch::request(state, request, Event::Activate);
+    let Some(copy) = copy else { return begin_by(pml, state, request, route) };
+    let id = if unwatched().is_some() { 0 } else { watch::id(state, request) };
+    let call = state.requests.get(request).call();
+    send_copy(pml, state, &call, (copy, route), id);
+    finish::finish(state, request);
 }
 
-/// Copy of a message in the program's attached memory (`MPI_Buffer_attach`), and the route to its receiver.
-#[derive(Clone, Copy)]
-pub(crate) struct BufferedCopy {
-    extent: Extent,
-    route: Option<Route>,
-}
-
-/// Copies a message and enters the PML, for [`send_copy`].
-pub(crate) unsafe fn copy_and_enter<'pml>(
-    pml: &'pml Pml,
-    outgoing: &Outgoing,
-) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
-    // SAFETY: P4, as this function requires.
-    let (extent, route) = unsafe { (attach(outgoing.data)?, rails::route(pml, outgoing.comm, outgoing.to)) };
-    let Some(state) = pml.enter() else {
-        // SAFETY: `attach` has just returned this memory.
-        unsafe { libmpi::mca_pml_base_bsend_request_free(extent.start.cast()) };
-        return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
-    };
-    Ok((state, BufferedCopy { extent, route }))
-}
-
-/// Sends a copy. Tools know it by `id`.
-pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing, copy: BufferedCopy, id: u64) {
-    let request = state.requests.take();
-    // SAFETY: P1: just taken; P4, as this function requires.
-    unsafe { fill(request, outgoing, Mode::Standard, Owner::Nobody) };
+/// Sends the copy of a message. Tools know it by `id`.
+fn send_copy(
+    pml: &Pml,
+    state: &mut State,
+    call: &Call,
+    ((attached, data), route): ((Attached, UserData), Option<Route>),
+    id: u64,
+) {
+    let request = take(state, Mode::Standard, Owner::Nobody, call);
     let r = state.requests.get(request);
-    r.shell.attached = copy.extent.start;
-    // SAFETY: P2: the copy is freed when the request is finished.
-    unsafe { r.core.data.set_extent(copy.extent) };
+    (r.shell.attached, r.core.data) = (Some(attached), data);
     watch::set_id(state, request, id);
-    begin(pml, state, request, copy.route);
+    begin_by(pml, state, request, route);
 }
 
-/// Fills a send in without beginning it.
-///
-/// # Safety
-/// P1: only the caller has the request; P4: `outgoing` has MPI's arguments.
-pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owner: Owner) {
-    // SAFETY: P1: only the caller has the request.
-    let r = unsafe { &mut *request.pointer().as_ptr() };
-    r.core.role = Role::Send(mode);
-    r.shell.owner = owner;
-    r.core.peer = outgoing.to;
-    r.core.tag = outgoing.tag;
-    // SAFETY: P2: MPI's data; P4: MPI's datatype lives.
-    unsafe { r.core.data.set(outgoing.data) };
-    r.shell.attached = null_mut();
-    r.base().req_mpi_object.comm = outgoing.comm;
-    r.set_finished(false);
-    if !owner.is_call() {
-        // SAFETY: P4: MPI's communicator and datatype live.
-        unsafe { hold(r) };
-    }
-}
-
-/// Makes a request fit for MPI to hold: active, with references to its communicator and datatype.
-///
-/// # Safety
-/// P1: a request that is filled in; its communicator and datatype live.
-pub(crate) unsafe fn hold(request: &mut Request) {
-    request.shell.has_references = true;
-    let (comm, datatype) = (request.comm(), request.core.data.description().datatype);
-    // SAFETY: P4: communicator and datatype live.
-    unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
-}
-
-/// Packs a message into attached memory, and returns the copy.
-unsafe fn attach(description: Description) -> Result<Extent, c_int> {
-    let mut data = UserData::NONE;
-    // SAFETY: P2, P4, as this function requires.
-    unsafe { data.set(description) };
-    let length = data.length();
-    // SAFETY: Open MPI's allocator, asked for at least one byte.
-    let start = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(length.max(1)) }.cast::<u8>();
-    if start.is_null() {
-        return Err(sys::OMPI_ERR_BUFFER);
-    }
-    // SAFETY: Open MPI has just returned so many bytes.
-    if data.take_all(unsafe { std::slice::from_raw_parts_mut(start, length) }) {
-        return Ok(Extent { start, length });
-    }
-    // SAFETY: Open MPI has just returned this memory.
-    unsafe { libmpi::mca_pml_base_bsend_request_free(start.cast()) };
-    Err(sys::OPAL_ERROR)
-}
-
-/// Begins a send by `route`: posts it, or lets it wait. It may be finished when this returns.
-pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>) {
-    if state.requests.get(request).shell.attached.is_null() {
-        watch::request(state, request, Event::Activate);
-    }
+/// Posts a message, or lets it wait. Without a route the job ends.
+fn begin_by(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>) {
     match route {
         Some(route) => messenger::send::begin(pml, state, request, route),
         None => state.fails(),

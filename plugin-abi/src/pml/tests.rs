@@ -16,6 +16,7 @@ mod told;
 mod world;
 
 use super::instance::JOB_HAS_ENDED;
+use super::module::Code;
 use super::ports::shared_memory::OTHER;
 use super::request::Mode;
 use engine::messenger::header::{EAGER_SIZE, Header, MAX_SIZE, Match};
@@ -180,8 +181,8 @@ fn a_matched_probe_that_gets_no_handle_leaves_its_message_where_it_is() {
     world.settle();
     REFUSALS.set(1);
     assert!(world.probe(1, wanted, true).is_none());
-    let found = world.probe(1, wanted, true).expect("it is still there");
-    check(&world.receive_probed(1, found.message, How::NONBLOCKING, 8), (0, 7), &bytes);
+    let mut found = world.probe(1, wanted, true).expect("it is still there");
+    check(&world.receive_probed(1, &mut found.message, How::NONBLOCKING, 8), (0, 7), &bytes);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn the_pml_ignores_a_message_by_shared_memory_from_an_unknown_sender() {
 #[test]
 fn a_buffered_send_that_cannot_enter_the_pml_frees_its_copy() {
     let world = World::new(TWO);
-    assert_eq!(world.send_within(0, 1, &content(3, 8)), Some(sys::OPAL_ERR_OUT_OF_RESOURCE));
+    assert_eq!(world.send_within(0, 1, &content(3, 8)), Some(Code::NO_RESOURCE));
     assert_eq!(libmpi::take_attached(), 0);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), of reads (`reads`), and of the path of a message (`path_taken`); performance variables
-//! (`variables`); the flight recorder (`flight`). `listening` opens and closes the fast paths when tools start or stop
+//! (`watch`), of transfers (`transfers`), of reads (`reads`), and of the path of a message (`path_taken`); performance
+//! variables (`variables`). `listening` opens and closes the fast paths when tools start or stop
 //! listening. Called by the messenger. Grade: pending; [`Tools::arrives`] and [`Tools::seeks`] are on the path of a
 //! watched message. Threads: the one that has entered the PML. Tests: as in `watch`, and `pml/tests/told.rs`.
 
+use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::header::EAGER_SIZE;
 use engine::messenger::host::{Bytes, Moved, Ports, Tools};
 use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::rails::routes;
 use engine::messenger::receive::arrived::{Arrival, Arrived};
-use engine::messenger::rendezvous::Step;
+use engine::messenger::receive::probe::Found;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::{Account, Route};
 use engine::transport::Failed;
@@ -22,7 +23,6 @@ use super::request::{Handle, Told};
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::watch::{Completed, number, numbers};
 
-pub(super) mod flight;
 pub(super) mod listening;
 pub(super) mod path_taken;
 pub(super) mod reads;
@@ -47,7 +47,7 @@ impl Tools for State {
 
     #[inline(always)]
     fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
-        watch::listeners_to(of)
+        of.comm.listeners(self)
     }
 
     #[inline(always)]
@@ -70,8 +70,7 @@ impl Tools for State {
         listeners.tell(Event::Arrived, id, &mut spec);
         if listeners.wants(Event::Transfer) {
             let here = arrival.message.map_or(arrival.length, |message| message.lengths().1);
-            // SAFETY: P1: the communicator lives.
-            unsafe { transfers::arrived(id, &spec, of.1, here) };
+            transfers::arrived(of.0.comm, id, &spec, here);
         }
         listeners.tell(Event::SearchPostedBegin, number, &mut spec);
         let found = search(self);
@@ -87,7 +86,7 @@ impl Tools for State {
     }
 
     fn stored(&mut self, of: Of, message: (u64, usize)) {
-        watch::tell_of_message(of, Event::InsertUnexpected, message);
+        watch::tell_of_message(self, of, Event::InsertUnexpected, message);
     }
 
     #[inline(always)]
@@ -106,11 +105,31 @@ impl Tools for State {
         listeners.tell(Event::SearchUnexpectedEnd, number, &mut self.requests.get(receive).spec);
         let found = found?;
         let (of, length) = ((of, found.envelope), found.message.length());
-        let id = watch::tell_of_message(of, Event::RemoveUnexpected, (found.message.id, length));
+        let id = watch::tell_of_message(self, of, Event::RemoveUnexpected, (found.message.id, length));
         watch::request(self, receive, Event::MatchUnexpected);
         let path = |state: &mut State| path_taken::came(pml, state, of, &found.message, receive);
         watch::has_message(self, listeners, receive, (id, length), path);
         Some(found)
+    }
+
+    fn probes(
+        &mut self,
+        of: &'static Communicator,
+        wanted: (i32, i32),
+        search: impl FnOnce(&mut Self) -> Option<Found>,
+    ) -> Option<Found> {
+        watch::probe(self, of, wanted, search)
+    }
+
+    fn set_aside(&mut self, of: Of, message: (u64, usize)) -> u64 {
+        watch::tell_of_message(self, of, Event::RemoveUnexpected, message)
+    }
+
+    fn gets_aside(&mut self, pml: &Pml, of: &'static Communicator, receive: Handle, message: &Message<Arrived>) {
+        watch::request(self, receive, Event::Activate);
+        watch::match_probed(self, receive, message, |state| {
+            path_taken::came(pml, state, (of, message.envelope), &message.message, receive)
+        });
     }
 
     #[inline(always)]
@@ -166,11 +185,10 @@ impl Tools for State {
         reads::ended(pml, self, receive, rail, (part, outcome));
     }
 
-    fn record(&mut self, request: Handle, step: &Step) {
-        flight::note(self, request, step);
-    }
-
     fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
-        flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
+        let name = held_back.and_then(|Account(route)| pml.rails().get(route.rail())?.enter()?.peer_name(route.to()));
+        let kind = if held_back.is_some() { Kind::SenderHeldBack } else { Kind::SendersLetGo };
+        let kept = self.messenger.flow.kept.bytes();
+        record((kind, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [kept, 0, 0, 0]);
     }
 }

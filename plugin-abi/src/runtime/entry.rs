@@ -43,6 +43,10 @@ unsafe impl Sync for Opaque {}
 
 /// Room for the values of a performance variable of type `unsigned long long`, at any alignment.
 pub(crate) type Values<'call, const COUNT: usize> = &'call mut [MaybeUninit<[u8; 8]>; COUNT];
+// SAFETY: a pointer, which may be null.
+unsafe impl<T> Argument<*mut T> for Option<&mut T> {}
+// SAFETY: a pointer, to a place for a result.
+unsafe impl<T> Argument<*mut T> for &mut MaybeUninit<T> {}
 
 macro_rules! entries {
     ($($(#[$doc:meta])* $name:ident($($ours:ident $theirs:ident),*);)*) => { $(
@@ -64,7 +68,9 @@ entries! {
     entry3(A CA, B CB, D CD);
     entry4(A CA, B CB, D CD, E CE);
     entry5(A CA, B CB, D CD, E CE, F CF);
+    entry6(A CA, B CB, D CD, E CE, F CF, G CG);
     entry7(A CA, B CB, D CD, E CE, F CF, G CG, H CH);
+    entry8(A CA, B CB, D CD, E CE, F CF, G CG, H CH, I CI);
     entry10(A CA, B CB, D CD, E CE, F CF, G CG, H CH, I CI, J CJ, K CK);
     entry12(A CA, B CB, D CD, E CE, F CF, G CG, H CH, I CI, J CJ, K CK, L CL, M CM);
     entry13(A CA, B CB, D CD, E CE, F CF, G CG, H CH, I CI, J CJ, K CK, L CL, M CM, N CN);

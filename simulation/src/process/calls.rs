@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program calls: sends, receives, probes and cancels. Called by `world`. Grade: test. Threads: one.
 
-use ibex::messenger::flow_control;
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
 use ibex::messenger::host::{Communicators as _, Data as _, Process as _};
-use ibex::messenger::matching::{Message, MessageHandle, Pattern, ReceiveHandle};
+use ibex::messenger::matching::{MessageHandle, Pattern};
 use ibex::messenger::rails::routes;
-use ibex::messenger::receive::delivery;
+use ibex::messenger::receive::probe::{self, Found};
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
 use ibex::messenger::route::Route;
@@ -22,16 +21,6 @@ pub(crate) struct Wanted {
     pub(crate) context: u32,
     pub(crate) source: i32,
     pub(crate) tag: i32,
-}
-
-/// The message that a probe has found.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) source: i32,
-    pub(crate) tag: i32,
-    pub(crate) length: usize,
-    /// Its handle, if the probe took it out.
-    pub(crate) message: Option<MessageHandle>,
 }
 
 impl Process {
@@ -100,28 +89,8 @@ impl Process {
     /// Looks for a message. `takes`: takes it out, for [`Self::receive_probed`].
     pub(crate) fn probe(&mut self, wanted: Wanted, takes: bool) -> Option<Found> {
         self.add_context(wanted.context);
-        let pattern = Pattern::new(wanted.source, wanted.tag);
-        let queues = self.queues(wanted.context);
-        let found = if takes {
-            let aside = queues.matched_probe(pattern).found;
-            aside.map(|Message { envelope, message: handle }| {
-                let length = queues.message_mut(handle).expect("it was set aside").length();
-                Found { source: envelope.source(), tag: envelope.tag(), length, message: Some(handle) }
-            })
-        } else {
-            queues.probe(pattern).found.map(|Message { envelope, message }| Found {
-                source: envelope.source(),
-                tag: envelope.tag(),
-                length: message.length(),
-                message: None,
-            })
-        };
-        // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
-        if found.is_none() || takes && queues.unexpected() == 0 {
-            let shared = self.shared();
-            flow_control::found_nothing(&*shared, self, wanted.context);
-        }
-        found
+        let shared = self.shared();
+        probe::probe(&*shared, self, wanted.context, (wanted.source, wanted.tag), takes)
     }
 
     /// Receives a message that a probe took out.
@@ -133,17 +102,17 @@ impl Process {
         room: (usize, bool),
     ) -> Handle {
         let receive = self.begin_receive(number, wanted, room);
-        let taken = self.queues(wanted.context).take(message).expect("a probed message is received once");
         let shared = self.shared();
-        delivery::unexpected(&*shared, self, receive, taken.envelope, taken.message);
+        probe::receive(&*shared, self, receive, message);
         receive
     }
 
     /// Cancels a receive. Returns whether it had not matched a message; then it ends.
     pub(crate) fn cancel(&mut self, receive: Handle) -> bool {
         let request = self.requests.get(receive);
-        let (context, posted) = (request.context, ReceiveHandle::from_bits(request.core.posted));
-        let is_cancelled = self.queues(context).cancel(posted, receive);
+        let (context, posted) = (request.context, request.core.posted);
+        let (queues, lengths) = self.queues(context);
+        let is_cancelled = queues.cancel(lengths, posted, receive);
         if is_cancelled {
             self.requests.get(receive).is_finished = true;
             self.finished.push(receive);

@@ -4,8 +4,9 @@
 
 use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Tools, Types};
-use ibex::messenger::matching::{Envelope, Matching};
-use ibex::messenger::receive::arrived::Arrived;
+use ibex::messenger::matching::Envelope;
+use ibex::messenger::matching::lengths::Lengths;
+use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
 use ibex::messenger::route::{Account, Route};
 use ibex::messenger::{self};
@@ -62,6 +63,10 @@ impl Tools for Process {
             None => self.holds_back.clear(),
         }
     }
+
+    fn stored(&mut self, of: (u32, Envelope), _message: (u64, usize)) {
+        self.must_hold_back(of.1.source());
+    }
 }
 
 /// A communicator is its context number.
@@ -93,13 +98,9 @@ impl Communicators for Process {
         if self.is_near(rank) { Some(Route::local(rank)) } else { self.routes.get(&rank).copied() }
     }
 
-    fn queues(&mut self, context: u32) -> &mut Matching<Handle, Arrived> {
-        &mut self.with_context(context).queues
-    }
-
-    fn insert_unexpected(&mut self, context: u32, envelope: Envelope, message: Arrived) {
-        self.must_hold_back(envelope.source());
-        let _ = self.queues(context).insert_unexpected(envelope, message);
+    fn queues(&mut self, context: u32) -> (&mut Queues<Handle>, &Lengths) {
+        let of = self.with_context(context);
+        (&mut of.queues, &of.lengths)
     }
 }
 
@@ -119,6 +120,10 @@ impl Host for Process {
         let request = self.requests.get(receive);
         assert!(request.outcome.is_none(), "a receive matches one message");
         request.outcome = Some(*outcome);
+    }
+
+    fn noted(&mut self, receive: Handle) -> (i32, usize) {
+        self.requests.get(receive).outcome.map_or((0, 0), |outcome| (outcome.source, outcome.length))
     }
 
     fn copy(&mut self, send: Handle, receive: Handle) {

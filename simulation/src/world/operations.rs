@@ -3,12 +3,13 @@
 //! test. Threads: one.
 
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use ibex::messenger::receive::probe::Found;
 use ibex::messenger::request::Mode;
 
 use super::{Probed, Receive, World, content};
 use crate::history::Step;
 use crate::model::{Got, Sent, Wish};
-use crate::process::{Ended, Found, Handle, Wanted};
+use crate::process::{Ended, Handle, Wanted};
 use crate::program::Operation;
 
 impl World {
@@ -102,9 +103,10 @@ impl World {
     }
 
     fn probe(&mut self, at: u32, wanted: Wanted, takes: bool) {
-        let Some(Found { source, tag, length, message }) = self.process(at).probe(wanted, takes) else { return };
-        let wish = self.wish(at, wanted, takes, Got::Message { source: source as usize, tag, length });
-        self.history.note(Step::Received { at, wish: wish as u32, from: source as u32, length: length as u32 });
+        let Some(Found { envelope, length, message }) = self.process(at).probe(wanted, takes) else { return };
+        let (from, tag) = (envelope.source() as u32, envelope.tag());
+        let wish = self.wish(at, wanted, takes, Got::Message { source: from as usize, tag, length });
+        self.history.note(Step::Received { at, wish: wish as u32, from, length: length as u32 });
         if let Some(message) = message {
             self.probed[at as usize].push_back(Probed { wish, wanted, length, message });
         }

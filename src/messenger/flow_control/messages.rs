@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends and handles the messages of flow control: `HoldBack` and `GoOn` ([`Header::Flow`]), `Pending` and `More`.
 //!
-//! Called by `send` (sends that must pend), `receive` (these messages), `search`, `delivery` and `rendezvous`; by the
-//! host when it drops a message, and when a probe finds none. Grade: pending. Threads: the one that has entered the
+//! Called by `send` (sends that must pend), `receive` (these messages), `search`, `probe`, `delivery` and `rendezvous`;
+//! by the host when it drops a message. Grade: pending. Threads: the one that has entered the
 //! messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use super::Word;
@@ -71,7 +71,11 @@ pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Route, conte
     host.messenger().flow.kept.pends(account, context);
     let of = host.messenger().contexts.get(context).copied();
     // Of a communicator without unexpected messages a matched probe may have taken the last one.
-    if of.is_some_and(|of| host.has_posted(of) || host.queues(of).unexpected() == 0) {
+    let may_wait = |of| {
+        let (queues, _) = host.queues(of);
+        queues.posted() > 0 || queues.unexpected() == 0
+    };
+    if of.is_some_and(may_wait) {
         ask_for_more(process, host, context);
     }
 }

@@ -2,7 +2,7 @@
 //! What a host tells tools of the messages: their arrival, the searches of the queues, the path that each message took,
 //! the steps of its transfer, and entries of the flight recorder.
 //!
-//! Called by `receive/search.rs` and the protocols where the step happens. A host that has no tools leaves all of it
+//! Called by `receive` and the protocols where the step happens. A host that has no tools leaves all of it
 //! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use super::communicators::Communicators;
 use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
-use crate::messenger::rendezvous::Step;
+use crate::messenger::receive::probe::Found;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::route::{Account, Route};
 use crate::transport::Failed;
@@ -69,6 +69,31 @@ pub trait Tools: Communicators {
         search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
     ) -> Option<Message<Arrived>> {
         search(self)
+    }
+
+    /// Runs the `search` of a probe for this source and tag, and tells tools of it.
+    fn probes(
+        &mut self,
+        _of: Self::Communicator,
+        _wanted: (i32, i32),
+        search: impl FnOnce(&mut Self) -> Option<Found>,
+    ) -> Option<Found> {
+        search(self)
+    }
+
+    /// Tells tools that a matched probe has taken out the message with this number and length. Returns its number.
+    fn set_aside(&mut self, _of: (Self::Communicator, Envelope), message: (u64, usize)) -> u64 {
+        message.0
+    }
+
+    /// Tells tools that a receive begins, and gets the message of a matched probe.
+    fn gets_aside(
+        &mut self,
+        _process: &Self::Process,
+        _of: Self::Communicator,
+        _receive: Self::Handle,
+        _message: &Message<Arrived>,
+    ) {
     }
 
     /// Tells tools that a receive was posted.
@@ -135,9 +160,6 @@ pub trait Tools: Communicators {
         _outcome: Result<(), Failed>,
     ) {
     }
-
-    /// Enters a step of a long message in the flight recorder.
-    fn record(&mut self, _request: Self::Handle, _step: &Step) {}
 
     /// Enters in the flight recorder that a peer is held back, or that all may go on.
     fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}

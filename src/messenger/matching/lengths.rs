@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Current and maximum lengths of a communicator's queues, for performance variables (`pml/tools/variables.rs`). The
-//! matching counts where a message or receive enters or leaves a queue. A receive in the first receive slot is in no
-//! queue (`pml/first_receive.rs`), and a message for it does not count. The thread that has entered the PML writes,
-//! without locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
+//! queues count where a message or receive enters or leaves them. A receive in the first place (`receive/queues.rs`) is
+//! in no queue, and a message for it does not count. The thread that has entered the messenger writes, without locked
+//! instructions; any thread reads. Grade: pending, hot for [`Lengths::set_first`]. Tests: below, and
+//! `hw-tests/tools/mpi_t_queues.c`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A number and its maximum.
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ pub enum Of {
     Bytes,
 }
 
-/// Lengths of a communicator's queues.
+/// Lengths of a communicator's queues, with the receive in the first place.
 #[derive(Debug, Default)]
 pub struct Lengths {
     posted: Level,
@@ -82,12 +83,23 @@ pub struct Lengths {
     bytes: Level,
     messages: AtomicU64,
     attempts: AtomicU64,
+    has_first: AtomicBool,
 }
 
 impl Lengths {
-    /// Notes that `now` receives are in the queue; with `has_first` another one is in the first receive slot.
-    pub fn posted(&self, now: u32, has_first: bool) {
-        self.posted.set_with(u64::from(now), u64::from(has_first));
+    /// Notes that `now` receives are in the queue, beside the one in the first place.
+    pub fn posted(&self, now: u32) {
+        self.posted.set_with(u64::from(now), self.first());
+    }
+
+    /// Notes whether a receive is in the first place.
+    #[inline(always)]
+    pub fn set_first(&self, is_there: bool) {
+        self.has_first.store(is_there, Ordering::Relaxed);
+    }
+
+    fn first(&self) -> u64 {
+        self.has_first.load(Ordering::Relaxed).into()
     }
 
     /// Counts an unexpected message of `bytes`; `now` are in the queue with it.
@@ -107,24 +119,14 @@ impl Lengths {
     pub fn searched(&self, attempts: u32) {
         self.attempts.store(self.attempts.load(Ordering::Relaxed) + u64::from(attempts), Ordering::Relaxed);
     }
-}
 
-/// Lengths of a communicator's queues as tools see them, with the receive in the first receive slot. Any thread may
-/// read them; one at a time may reset.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
-    /// Lengths of the queues.
-    pub lengths: &'a Lengths,
-    /// Whether a receive is in the first receive slot.
-    pub has_first: bool,
-}
+    // ---- for any thread; one at a time may reset --------------------------------------------------------------------
 
-impl Shown<'_> {
     fn level(&self, of: Of) -> (&Level, u64) {
         match of {
-            Of::Posted => (&self.lengths.posted, u64::from(self.has_first)),
-            Of::Unexpected => (&self.lengths.unexpected, 0),
-            Of::Bytes => (&self.lengths.bytes, 0),
+            Of::Posted => (&self.posted, self.first()),
+            Of::Unexpected => (&self.unexpected, 0),
+            Of::Bytes => (&self.bytes, 0),
         }
     }
 
@@ -154,12 +156,12 @@ impl Shown<'_> {
 
     /// Number of messages that were unexpected.
     pub fn messages(&self) -> u64 {
-        self.lengths.messages.load(Ordering::Relaxed)
+        self.messages.load(Ordering::Relaxed)
     }
 
     /// Number of queue entries that searches compared.
     pub fn attempts(&self) -> u64 {
-        self.lengths.attempts.load(Ordering::Relaxed)
+        self.attempts.load(Ordering::Relaxed)
     }
 }
 
@@ -167,46 +169,46 @@ impl Shown<'_> {
 mod tests {
     use super::*;
 
-    fn levels(lengths: &Lengths, has_first: bool) -> [[u64; 2]; 3] {
-        let shown = Shown { lengths, has_first };
-        [Of::Posted, Of::Unexpected, Of::Bytes].map(|of| [shown.now(of), shown.most(of)])
+    fn levels(lengths: &Lengths) -> [[u64; 2]; 3] {
+        [Of::Posted, Of::Unexpected, Of::Bytes].map(|of| [lengths.now(of), lengths.most(of)])
     }
 
     #[test]
     fn the_maximum_stays_and_a_receive_outside_the_queue_counts_while_it_lasts() {
         let lengths = Lengths::default();
-        assert_eq!(levels(&lengths, true)[0], [1, 1]);
+        lengths.set_first(true);
+        assert_eq!(levels(&lengths)[0], [1, 1]);
         for now in [1, 2, 1] {
-            lengths.posted(now, true);
+            lengths.posted(now);
         }
-        lengths.posted(2, false);
+        lengths.set_first(false);
+        lengths.posted(2);
         lengths.inserted(1, 8);
         lengths.inserted(2, 100);
         lengths.removed(1, 8);
         lengths.searched(5);
         lengths.searched(2);
-        let shown = Shown { lengths: &lengths, has_first: false };
-        assert_eq!(levels(&lengths, false), [[2, 3], [1, 2], [100, 108]]);
-        assert_eq!((shown.messages(), shown.attempts()), (2, 7));
-        assert_eq!(levels(&lengths, true)[0], [3, 3]);
+        assert_eq!(levels(&lengths), [[2, 3], [1, 2], [100, 108]]);
+        assert_eq!((lengths.messages(), lengths.attempts()), (2, 7));
+        lengths.set_first(true);
+        assert_eq!(levels(&lengths)[0], [3, 3]);
     }
 
     #[test]
     fn a_reset_maximum_begins_at_the_present_level_and_the_maximum_ever_stays() {
         let lengths = Lengths::default();
-        let shown = Shown { lengths: &lengths, has_first: false };
         (1..=9).for_each(|now| lengths.inserted(now, 1));
         (3..9).rev().for_each(|now| lengths.removed(now, 1));
-        assert_eq!(shown.begin_anew(Of::Unexpected), 9);
-        assert_eq!((shown.now(Of::Unexpected), shown.most(Of::Unexpected)), (3, 3));
+        assert_eq!(lengths.begin_anew(Of::Unexpected), 9);
+        assert_eq!((lengths.now(Of::Unexpected), lengths.most(Of::Unexpected)), (3, 3));
         lengths.removed(2, 1);
-        assert_eq!(shown.most(Of::Unexpected), 3, "it began there");
+        assert_eq!(lengths.most(Of::Unexpected), 3, "it began there");
         lengths.inserted(3, 1);
         lengths.inserted(4, 1);
         lengths.removed(3, 1);
-        assert_eq!((shown.most(Of::Unexpected), shown.most_ever(Of::Unexpected)), (4, 9));
-        assert_eq!((shown.most(Of::Bytes), shown.begin_anew(Of::Unexpected)), (9, 4), "the other began nowhere");
-        assert_eq!(shown.most_ever(Of::Unexpected), 9);
+        assert_eq!((lengths.most(Of::Unexpected), lengths.most_ever(Of::Unexpected)), (4, 9));
+        assert_eq!((lengths.most(Of::Bytes), lengths.begin_anew(Of::Unexpected)), (9, 4), "the other began nowhere");
+        assert_eq!(lengths.most_ever(Of::Unexpected), 9);
     }
 
     /// Miri is a thousand times slower.
@@ -215,7 +217,6 @@ mod tests {
     #[test]
     fn a_reset_in_another_thread_misses_no_maximum() {
         let lengths = Lengths::default();
-        let shown = Shown { lengths: &lengths, has_first: false };
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -228,11 +229,11 @@ mod tests {
             });
             let (mut last, mut most) = (0, 0);
             while !is_over.load(Ordering::Acquire) {
-                most = shown.begin_anew(Of::Unexpected).max(most);
+                most = lengths.begin_anew(Of::Unexpected).max(most);
                 assert!(most >= last, "{most} is less than {last}");
                 last = most;
             }
-            assert_eq!(shown.begin_anew(Of::Unexpected).max(most), u64::from(GREATEST));
+            assert_eq!(lengths.begin_anew(Of::Unexpected).max(most), u64::from(GREATEST));
         });
     }
 }

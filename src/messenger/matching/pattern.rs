@@ -4,6 +4,8 @@
 //! under the mask. The mask of `ANY_TAG` includes the tag's sign bit, and so excludes negative tags. Made by the caller
 //! of [`super::Matching`]. Hot: plain values. Tests: below.
 
+use std::hint::cold_path;
+
 /// The source of a receive from any rank: MPI's `MPI_ANY_SOURCE`.
 pub const ANY_SOURCE: i32 = -1;
 
@@ -77,8 +79,22 @@ pub struct Pattern {
 
 impl Pattern {
     /// Takes messages from `source`, or [`ANY_SOURCE`], with `tag`, or [`ANY_TAG`].
-    #[inline]
+    #[inline(always)]
     pub const fn new(source: i32, tag: i32) -> Self {
+        // Without wildcards there are no masks to compute. One joint condition costs two more instructions.
+        if source < 0 {
+            cold_path();
+            return Pattern::with_wildcards(source, tag);
+        }
+        if tag == ANY_TAG {
+            cold_path();
+            return Pattern::with_wildcards(source, tag);
+        }
+        Pattern::exact(Envelope::new(source, tag))
+    }
+
+    #[inline(never)]
+    const fn with_wildcards(source: i32, tag: i32) -> Self {
         let source_mask = if source == ANY_SOURCE { 0 } else { SOURCE };
         let tag_mask = if tag == ANY_TAG { SIGN } else { TAG };
         // `ANY_TAG` compares only the sign bit, which is 0 in the tags that it takes.

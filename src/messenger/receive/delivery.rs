@@ -10,7 +10,7 @@ use crate::messenger::host::{Bytes, Data, Host};
 use crate::messenger::matching::Envelope;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrived, Body};
-use crate::messenger::rendezvous::{Step, fragments, read, single_copy};
+use crate::messenger::rendezvous::{self, Step, fragments, read, single_copy};
 use crate::messenger::request::Outcome;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -70,7 +70,7 @@ fn announced<H: Host>(
         host.control(process, from, &Header::Finished { request: sender.0, length: 0 });
         return host.finish(request);
     }
-    host.record(request, &Step::Begins(sender, wanted));
+    rendezvous::enter(host, request, &Step::Begins(sender, wanted));
     let (is_local, mut why) = (from.as_local().is_some(), Reason::Gaps);
     if memory.address != 0 && is_contiguous {
         let message = (from, sender, memory);

@@ -41,7 +41,8 @@ pub fn is_taken<H: Host>(
     if defers(host, communicator, envelope, bytes) {
         return true;
     }
-    let Some(request) = host.take_posted::<false>(communicator, envelope) else { return false };
+    let (queues, lengths) = host.queues(communicator);
+    let Some(request) = queues.take_posted::<false>(lengths, envelope) else { return false };
     delivery::whole::<_, false>(host, request, envelope, bytes);
     true
 }
@@ -96,7 +97,10 @@ pub fn posted<H: Host>(
     of: (H::Communicator, Envelope),
     arrival: &Arrival<'_>,
 ) -> Result<H::Handle, u64> {
-    let search = |host: &mut H| host.take_posted::<true>(of.0, of.1);
+    let search = |host: &mut H| {
+        let (queues, lengths) = host.queues(of.0);
+        queues.take_posted::<true>(lengths, of.1)
+    };
     match listeners {
         None => search(host).ok_or(0),
         Some(listeners) => host.arrives(process, listeners, of, arrival, search),
@@ -117,9 +121,10 @@ pub fn store<H: Host>(
         from => Some(from),
     });
     let told = (message.id, message.length());
-    host.insert_unexpected(communicator, envelope, message);
+    let (queues, lengths) = host.queues(communicator);
+    queues.insert_unexpected(lengths, envelope, message);
     host.stored((communicator, envelope), told);
-    if host.has_posted(communicator) {
+    if host.queues(communicator).0.posted() > 0 {
         let context = host.number(communicator);
         flow_control::found_nothing(process, host, context);
     }
@@ -148,10 +153,11 @@ pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, 
 #[inline(always)]
 pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern) -> Posting {
     let of = host.communicator(request);
-    if host.queues(of).unexpected() > 0 {
+    let (queues, lengths) = host.queues(of);
+    if queues.unexpected() > 0 {
         return post_after_search(process, host, of, request, pattern);
     }
-    Posting::Waits(host.post::<false>(of, pattern, request))
+    Posting::Waits(queues.post(lengths, pattern, request))
 }
 
 #[inline(never)]
@@ -162,10 +168,12 @@ fn post_after_search<H: Host>(
     request: H::Handle,
     pattern: Pattern,
 ) -> Posting {
-    let Some(found) = host.take_unexpected(of, pattern) else {
+    let (queues, lengths) = host.queues(of);
+    let Some(found) = queues.take_unexpected(lengths, pattern) else {
         let context = host.number(of);
         flow_control::found_nothing(process, host, context);
-        return Posting::Waits(host.post::<false>(of, pattern, request));
+        let (queues, lengths) = host.queues(of);
+        return Posting::Waits(queues.post(lengths, pattern, request));
     };
     delivery::unexpected(process, host, request, found.envelope, found.message);
     Posting::Matched
@@ -181,14 +189,18 @@ pub fn post_told<H: Host>(
     listeners: H::Listeners,
 ) -> Posting {
     let of = host.communicator(request);
-    let is_any = host.queues(of).unexpected() > 0;
-    let search = |host: &mut H| if is_any { host.take_unexpected(of, pattern) } else { None };
+    let is_any = host.queues(of).0.unexpected() > 0;
+    let search = |host: &mut H| {
+        let (queues, lengths) = host.queues(of);
+        if is_any { queues.take_unexpected(lengths, pattern) } else { None }
+    };
     let Some(found) = host.seeks(process, listeners, of, request, search) else {
         if is_any {
             let context = host.number(of);
             flow_control::found_nothing(process, host, context);
         }
-        let name = host.post::<true>(of, pattern, request);
+        let (queues, lengths) = host.queues(of);
+        let name = queues.post(lengths, pattern, request);
         host.posted(listeners, request);
         return Posting::Waits(name);
     };

@@ -54,7 +54,7 @@ pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     if is_complete {
         host.messenger().transfers.end(id);
         host.ends(request, if begins { Bytes::None.completed() } else { moved });
-        host.record(request, &Step::Copied);
+        super::enter(host, request, &Step::Copied);
         end(host, request);
     } else if !begins {
         host.continues(request, moved);
@@ -84,7 +84,7 @@ pub fn wanted<H: Host>(
         return host.cannot_send(asked, length);
     }
     host.messenger().transfers.end(sender);
-    host.record(request, &Step::Answered { number: sender, wants_copies: true });
+    super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
         host.goes_by_route(process, request, route, (Protocol::Fragments, reason), 1);

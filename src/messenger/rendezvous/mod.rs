@@ -1,39 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
 //! the sender's memory: by the adapter (`read.rs`, which divides them by `stripes.rs`), or by the kernel within a host
-//! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`). Called by
-//! `receive`. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`.
+//! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`). The flight
+//! recorder gets each step (`steps.rs`). Called by `receive`. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`.
 
 pub mod copies;
 pub mod fragments;
 pub mod read;
 pub mod single_copy;
+mod steps;
 pub mod stripes;
 
 use super::flow_control;
 use super::host::{Bytes, Data, Host};
 use super::request::Transfer;
 use super::request::transfer_id::TransferId;
-
-/// A step of a long message, for the flight recorder; both sides know the message by the sender's number.
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// Sender: the message, or its announcement, was sent by this number.
-    Offered(TransferId),
-    /// Sender: the receiver has all the data that it wants, or wants copies.
-    Answered {
-        /// Number of the message.
-        number: TransferId,
-        /// Whether it wants copies.
-        wants_copies: bool,
-    },
-    /// Receiver, which has noted the match: the transfer of so many bytes begins.
-    Begins(TransferId, u64),
-    /// Receiver: the bytes were read.
-    Fetched(TransferId, u64),
-    /// Receiver: the bytes arrived as copies, which do not name the message.
-    Copied,
-}
+pub(super) use steps::{Step, enter};
 
 /// Finishes a send whose receiver has answered: it has read `length` bytes, as many as its receive has room for, or has
 /// matched a synchronous message. `sender` may be any number.
@@ -44,7 +26,7 @@ pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId,
     // when it was posted.
     host.begins(request, Bytes::None.completed());
     host.ends(request, Bytes::Of { offset: 0, length }.completed());
-    host.record(request, &Step::Answered { number: sender, wants_copies: false });
+    enter(host, request, &Step::Answered { number: sender, wants_copies: false });
     close(process, host, request, Transfer::None, |host| host.finish(request));
 }
 

@@ -180,7 +180,7 @@ fn end<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, last: Mo
     let Some(Reads { stripes, sender, .. }) = take(process, host, request) else { return };
     let (length, from) = (stripes.length(), host.core(request).route);
     host.ends(request, last);
-    host.record(request, &Step::Fetched(sender, length));
+    super::enter(host, request, &Step::Fetched(sender, length));
     host.control(process, from, &Header::Finished { request: sender.0, length });
     host.finish(request);
 }

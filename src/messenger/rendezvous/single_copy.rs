@@ -42,7 +42,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, is_
         return fragments::ask(process, host, request, (route, sender), (length, 0));
     }
     host.ends(request, Bytes::Of { offset: 0, length }.posted());
-    host.record(request, &Step::Fetched(sender, length));
+    super::enter(host, request, &Step::Fetched(sender, length));
     host.control(process, route, &Header::Finished { request: sender.0, length });
     host.finish(request);
 }

@@ -17,12 +17,14 @@ use super::host::{
     Types,
 };
 use super::loopback;
-use super::matching::{Envelope, Matching, Pattern};
+use super::matching::lengths::Lengths;
+use super::matching::{Envelope, Pattern};
 use super::path_taken::Reason;
 use super::rails::Rails;
 use super::receive;
 use super::receive::arrived::{Arrival, Arrived, Body};
 use super::receive::delivery;
+use super::receive::queues::Queues;
 use super::receive::search::{self, Posting};
 use super::rendezvous::read::{self, ReadRail, ReadTarget};
 use super::rendezvous::stripes::{self, Part};
@@ -39,7 +41,8 @@ use ibex_ffi::verbs::Status;
 struct SmallHost {
     cores: Vec<Core<SmallHost>>,
     messenger: State<SmallHost>,
-    queues: Matching<usize, Arrived>,
+    queues: Queues<usize>,
+    lengths: Lengths,
     noted: Vec<(usize, Outcome)>,
     finished: Vec<usize>,
     /// Messages to the other process, with their data.
@@ -96,7 +99,8 @@ impl SmallHost {
         SmallHost {
             cores: Vec::new(),
             messenger,
-            queues: Matching::default(),
+            queues: Queues::new(),
+            lengths: Lengths::default(),
             noted: Vec::new(),
             finished: Vec::new(),
             sent: VecDeque::new(),
@@ -321,8 +325,8 @@ impl Communicators for SmallHost {
     fn known_route(&mut self, (): (), _rank: i32) -> Option<Route> {
         Some(ROUTE)
     }
-    fn queues(&mut self, (): ()) -> &mut Matching<usize, Arrived> {
-        &mut self.queues
+    fn queues(&mut self, (): ()) -> (&mut Queues<usize>, &Lengths) {
+        (&mut self.queues, &self.lengths)
     }
 }
 
@@ -370,6 +374,10 @@ impl Host for SmallHost {
     }
     fn note(&mut self, receive: usize, outcome: &Outcome) {
         self.noted.push((receive, *outcome));
+    }
+    fn noted(&mut self, receive: usize) -> (i32, usize) {
+        let of = self.noted.iter().find(|(noted, _)| *noted == receive);
+        of.map_or((0, 0), |(_, outcome)| (outcome.source, outcome.length))
     }
     fn copy(&mut self, send: usize, receive: usize) {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
@@ -442,7 +450,7 @@ fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() 
         let mut host = SmallHost::new();
         let send = host.request(Role::Send(Mode::Standard), (0..10).collect());
         let receive = host.request(Role::Receive, vec![99; room]);
-        host.queues.insert_posted(Pattern::new(3, 7), receive);
+        host.queues.post(&host.lengths, Pattern::new(3, 7), receive);
         loopback::send(&(), &mut host, send);
         let outcome = Outcome { source: 3, tag: 7, length: 10, is_truncated: room < 10 };
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));
@@ -461,7 +469,7 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
         let send = host.request(Role::Send(mode), vec![5; length]);
         loopback::send(&(), &mut host, send);
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);
-        let kept = host.queues.search_unexpected(Pattern::new(3, 7)).found.expect("it is stored");
+        let kept = host.queues.take_unexpected(&host.lengths, Pattern::new(3, 7)).expect("it is stored");
         assert_eq!(kept.message.length(), length);
         let letters: String = host.told.drain(..).map(|(letter, ..)| letter).collect();
         assert_eq!(letters, if is_copied { "aBiE" } else { "ai" });

@@ -20,51 +20,38 @@ use engine::peer::PeerName;
 use engine::select::address;
 use engine::transport::{Cause, Failure};
 use ibex_ffi::openmpi::process::Process;
-use ibex_ffi::openmpi::sys;
 
-use crate::pml::communicator::Communicator;
+use crate::pml::communicator::Comm;
+use crate::pml::component;
 use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Core, Handle};
-use crate::pml::{component, libmpi};
 use crate::runtime::variables::now;
 use crate::runtime::{failures, messages, modex, poller};
 
 /// Returns the route to a rank, and stores it; `None` if no port of this process reaches it.
 #[inline]
-pub(crate) unsafe fn route(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
-    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
-    let communicator = unsafe { Communicator::of(comm) };
+pub(crate) fn route(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
+    let communicator = comm.part();
     let route = communicator.route(rank);
     if route != Route::UNKNOWN {
         return Some(route.unmarked());
     }
-    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
-    let route = unsafe { find(pml, comm, rank) }?;
+    let route = find(pml, comm, rank)?;
     pml.enter()?.messenger.flow.holders.note(route, communicator.context, rank);
     communicator.set_found(rank, route);
     Some(route)
 }
 
 /// Returns the route to a rank if its process was looked up before, or shared memory reaches it.
-pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
-    // SAFETY: P1: `comm` is alive and was added, as this function requires.
-    let process = unsafe { process(comm, rank) }?;
+pub(crate) fn known(state: &State, comm: Comm, rank: i32) -> Option<Route> {
+    let process = comm.process(rank)?;
     state.messenger.rails.known.get(&modex::from_openmpi(process.name())).copied()
-}
-
-/// Returns the process of a rank. `None`: the communicator has no such rank, which a faulty peer may name.
-pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
-    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
-    unsafe {
-        if Communicator::of(comm).has(rank) { Process::from_raw(libmpi::ibex_comm_peer(comm, rank)) } else { None }
-    }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
-    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
-    let process = unsafe { process(comm, rank) }?;
+fn find(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
+    let process = comm.process(rank)?;
     let peer = modex::from_openmpi(process.name());
     if let Some(route) = pml.enter()?.messenger.rails.known.get(&peer) {
         return Some(*route);

@@ -7,6 +7,7 @@ use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
 use crate::pml::instance::JOB_HAS_ENDED;
+use crate::pml::probe::Matched;
 use crate::pml::request::Owner;
 use engine::messenger::rails::routes::SHORTEST;
 use ibex_simulation::model::{Got, Matches, Model, Sent, Wish};
@@ -37,7 +38,7 @@ struct History {
     /// Buffers of sends that were freed before they were finished.
     freed: Vec<Bytes>,
     /// Matched probes whose message was not received yet: index of the wish, and the message.
-    probed: Vec<(usize, *mut sys::ompi_message_t)>,
+    probed: Vec<(usize, Matched)>,
     /// Numbers of the communicators in use.
     comms: Vec<usize>,
     next_comm: usize,
@@ -202,11 +203,11 @@ impl History {
         if self.probed.is_empty() {
             return;
         }
-        let (wish, message) = self.probed.remove(0);
+        let (wish, mut message) = self.probed.remove(0);
         let Wish { at, got: Got::Message { length, .. }, .. } = self.model.wishes[wish] else { return };
         let room = room.unwrap_or(length);
         let how = How { is_persistent: false, owner: Owner::Mpi, ..how };
-        let operation = self.world.receive_probed(at, message, how, room);
+        let operation = self.world.receive_probed(at, &mut message, how, room);
         self.receives.push(Receive { wish, how, room, operation });
     }
 

@@ -7,12 +7,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::mem::zeroed;
 use std::ptr::{null_mut, without_provenance_mut};
 
+use ibex_ffi::openmpi::blank::Blank;
 use ibex_ffi::openmpi::sys::{self, ompi_communicator_t, ompi_datatype_t, ompi_message_t, ompi_request_t};
 use ibex_ffi::openmpi::sys::{opal_convertor_t, opal_object_t, opal_proc_t};
 
+use super::super::communicator::Comm;
 use super::super::context;
 use super::super::instance::OF_TEST;
 use super::super::persistent::COMPLETED;
@@ -30,9 +31,7 @@ thread_local! {
     /// Number of the next convertors and messages that Open MPI fails to make.
     pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
-        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
-        let process: opal_proc_t = unsafe { zeroed() };
-        opal_proc_t { proc_name: sys::opal_process_name_t { jobid: 1, vpid: rank as u32 }, ..process }
+        opal_proc_t { proc_name: sys::opal_process_name_t { jobid: 1, vpid: rank as u32 }, ..opal_proc_t::blank() }
     });
 }
 
@@ -119,7 +118,7 @@ pub(crate) unsafe fn ibex_communicator_release(comm: *mut ompi_communicator_t) {
     unsafe {
         *references(comm) -= 1;
         if *references(comm) == 0 {
-            assert_eq!(context::pml_del_comm(comm), sys::OPAL_SUCCESS);
+            assert_eq!(context::pml_del_comm(Comm::new(comm)), sys::OPAL_SUCCESS);
             drop(Box::from_raw(comm));
         }
     }
@@ -142,11 +141,9 @@ pub(crate) unsafe fn ibex_message_alloc(comm: *mut ompi_communicator_t) -> *mut 
     if is_refused() {
         return null_mut();
     }
-    // SAFETY: a live communicator; a C structure of integers and (nullable) pointers, for which zero is a value.
-    unsafe {
-        *references(comm) += 1;
-        Box::into_raw(Box::new(ompi_message_t { comm, ..zeroed() }))
-    }
+    // SAFETY: a live communicator.
+    unsafe { *references(comm) += 1 };
+    Box::into_raw(Box::new(ompi_message_t { comm, ..ompi_message_t::blank() }))
 }
 
 pub(crate) unsafe fn ibex_message_return(message: *mut ompi_message_t) {
@@ -183,9 +180,9 @@ pub(crate) unsafe fn ibex_convertor_receive(
     count: usize,
     buffer: *mut c_void,
 ) -> c_int {
-    // SAFETY: storage for a convertor; a C structure of integers and (nullable) pointers, for which zero is a value.
+    // SAFETY: storage for a convertor, and the world's datatype.
     unsafe {
-        convertor.write(zeroed());
+        convertor.write(opal_convertor_t::blank());
         (*convertor).pDesc = &raw const (*datatype).super_;
         (*convertor).pBaseBuf = buffer.cast();
         (*convertor).local_size = count * BLOCK;

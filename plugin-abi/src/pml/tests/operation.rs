@@ -140,8 +140,7 @@ impl Operation {
         if self.with(|request| request.shell.owner.is_call()) {
             assert!(self.is_finished(), "a blocking call ends before it is forgotten");
             let mut state = self.pml.enter().expect("nobody is inside");
-            // SAFETY: P1: the request was taken from this PML, is finished, and nothing refers to it.
-            unsafe { state.requests.give_back(self.request) };
+            state.requests.give_back(self.request);
         } else {
             let mut raw = Request::as_raw(self.request);
             // SAFETY: P4: a live request that MPI holds, whose functions are the PML's.

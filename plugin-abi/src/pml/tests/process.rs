@@ -15,7 +15,7 @@ use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
 
-use super::super::communicator::Communicator;
+use super::super::communicator::{Comm, Communicator};
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
 use super::super::progress;
@@ -116,21 +116,18 @@ fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
 pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -> NonNull<sys::ompi_communicator_t> {
     let mut comm = Box::new(release::blank_communicator(number as u32));
     comm.c_my_rank = rank as i32;
-    // SAFETY: P4: `blank_communicator` has set the number, which is all that this reads.
-    let context = unsafe { release::context(&raw const *comm) };
-    let mut communicator = Communicator::new(pml.rails()[0].entry(), size, rank as i32, context);
-    let comm = NonNull::from(Box::leak(comm));
-    communicator.comm = comm.as_ptr();
-    let communicator = NonNull::from(Box::leak(communicator));
-    // SAFETY: both were leaked above, and only this function has them.
-    let added = unsafe {
-        *libmpi::references(comm.as_ptr()) = 1;
-        (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast();
-        communicator.as_ref()
+    let raw = NonNull::from(Box::leak(comm));
+    // SAFETY: leaked; only this function has it.
+    let comm = unsafe {
+        *libmpi::references(raw.as_ptr()) = 1;
+        Comm::new(raw.as_ptr())
     };
+    let added: &'static Communicator = Box::leak(Communicator::new(comm, pml.rails()[0].entry(), size));
+    comm.set_part(std::ptr::from_ref(added).cast_mut());
+    let context = added.context;
     let mut state = pml.enter().expect("nobody is inside");
     let kept = state.messenger.contexts.add(context, added).expect("the number is new");
     search::deliver_early(pml, &mut *state, context, kept);
     progress::leave(pml, state);
-    comm
+    raw
 }

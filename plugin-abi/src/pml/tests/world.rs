@@ -3,17 +3,21 @@
 //!
 //! Calls the PML as Open MPI does. Called by `tests.rs`, `told.rs` and `histories.rs`.
 
-use std::ptr::{NonNull, null_mut};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::RwLockReadGuard;
 
+use engine::messenger::host::Communicators;
 use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
-use engine::messenger::receive::search;
+use ibex_ffi::openmpi::blank::Blank;
 use ibex_ffi::openmpi::sys;
 
-use super::super::communicator::Communicator;
+use super::super::communicator::Comm;
 use super::super::datatype::Description;
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
-use super::super::request::{Mode, Request};
+use super::super::module::Code;
+use super::super::probe::Matched;
+use super::super::request::{Call, Mode, Owner, Role};
 use super::super::{persistent, probe, progress, receive, send};
 use super::libmpi::{self, BLOCK, STRIDE};
 use super::operation::{Bytes, How, Operation, laid_out};
@@ -37,7 +41,7 @@ pub(super) struct Found {
     pub(super) tag: i32,
     pub(super) length: usize,
     /// Null, unless the probe took it out.
-    pub(super) message: *mut sys::ompi_message_t,
+    pub(super) message: Matched,
 }
 
 /// The communicator, source and tag of a receive or probe; `None`: any.
@@ -75,8 +79,7 @@ impl World {
         libmpi::REFUSALS.set(0);
         let fabric = Fabric::default();
         let datatypes = [(sys::OPAL_DATATYPE_FLAG_NO_GAPS, 1, 1), (0, BLOCK, STRIDE)].map(|(flags, size, extent)| {
-            // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
-            let mut datatype: Box<sys::ompi_datatype_t> = Box::new(unsafe { std::mem::zeroed() });
+            let mut datatype = Box::new(sys::ompi_datatype_t::blank());
             (datatype.super_.flags, datatype.super_.size, datatype.super_.ub) = (flags as u16, size, extent as isize);
             NonNull::from(Box::leak(datatype))
         });
@@ -92,10 +95,12 @@ impl World {
         pml
     }
 
-    fn comm(&self, at: usize, number: usize) -> *mut sys::ompi_communicator_t {
+    fn comm(&self, at: usize, number: usize) -> Comm {
         let (pml, processes) = (self.stand_for(at), self.processes.len());
         let mut known = self.processes[at].communicators.borrow_mut();
-        known.entry(number).or_insert_with(|| communicator(pml, at, number, processes)).as_ptr()
+        let comm = known.entry(number).or_insert_with(|| communicator(pml, at, number, processes));
+        // SAFETY: P4: the world's communicator lives; operations in progress hold references.
+        unsafe { Comm::new(comm.as_ptr()) }
     }
 
     /// Frees a communicator in all processes (`MPI_Comm_free`). Operations in progress keep it alive.
@@ -113,13 +118,14 @@ impl World {
     pub(super) fn listen(&self, at: usize, comm: usize, listeners: *const Listeners) {
         let comm = self.comm(at, comm);
         // SAFETY: `comm` is the world's, and the test has one thread.
-        unsafe { (*comm).c_peruse_handles = listeners.cast_mut().cast() };
+        unsafe { (*comm.raw()).c_peruse_handles = listeners.cast_mut().cast() };
     }
 
     fn data(&self, bytes: &Bytes, length: usize, how: How) -> Description {
         let count = if how.has_gaps { length / BLOCK } else { length };
         let datatype = self.datatypes[usize::from(how.has_gaps)].as_ptr();
-        Description { buffer: bytes.start().cast(), count, datatype }
+        // SAFETY: P2, P4: bytes and datatype outlive the operation.
+        unsafe { Description::of_test(bytes.start(), count, datatype) }
     }
 
     /// Starts a send. `None`: it is finished already.
@@ -134,114 +140,89 @@ impl World {
         let pml = self.stand_for(from);
         let bytes = Bytes::new(laid_out(content, content.len(), how.has_gaps));
         let (data, comm) = (self.data(&bytes, content.len(), how), self.comm(from, comm));
-        let outgoing = send::Outgoing { data, to: to as i32, tag, comm };
-        // SAFETY: P4, P2: communicator, datatype and bytes outlive the operation; P1, P3: the request is new.
-        unsafe {
-            if how.is_persistent {
-                let request = pml.enter().expect("nobody is inside").requests.take();
-                send::fill(request, &outgoing, mode, how.owner);
-                persistent::make_persistent(request);
-                let operation = Operation::new(pml, request, bytes);
-                self.start(from, &operation);
-                return Some(operation);
-            }
-            let extent = data.extent();
-            if mode == Mode::Standard
-                && (send::at_once::<false>(&outgoing, extent) || send::copied_at_once(&outgoing, extent))
-            {
-                return None;
-            }
-            let (state, request) = send::start(pml, &outgoing, mode, how.owner).expect("there is memory");
-            progress::leave(pml, state);
-            request.map(|request| Operation::new(pml, request, bytes))
+        let call = Call { data, peer: to as i32, tag, comm };
+        if how.is_persistent {
+            return Some(self.start_new(from, Role::Send(mode), how.owner, &call, bytes));
         }
+        if mode == Mode::Standard && send::is_sent_at_once::<false>(&call, sys::MCA_PML_BASE_SEND_STANDARD) {
+            return None;
+        }
+        let (state, request) = send::start(pml, &call, mode, how.owner).expect("there is memory");
+        progress::leave(pml, state);
+        request.map(|request| Operation::new(pml, request, bytes))
+    }
+
+    /// Makes a persistent request, and starts it.
+    fn start_new(&self, at: usize, role: Role, owner: Owner, call: &Call, bytes: Bytes) -> Operation {
+        let pml = self.stand_for(at);
+        let mut state = pml.enter().expect("nobody is inside");
+        let request = state.requests.take();
+        let r = state.requests.get(request);
+        r.fill(role, owner, call);
+        r.make_persistent();
+        drop(state);
+        let operation = Operation::new(pml, request, bytes);
+        self.start(at, &operation);
+        operation
     }
 
     /// Begins a buffered send while the PML is entered. Returns its error.
-    pub(super) fn send_within(&self, from: usize, to: usize, content: &[u8]) -> Option<i32> {
+    pub(super) fn send_within(&self, from: usize, to: usize, content: &[u8]) -> Option<Code> {
         let (pml, comm) = (self.stand_for(from), self.comm(from, 0));
         let bytes = Bytes::new(content.to_vec());
         let data = self.data(&bytes, content.len(), How::CALL);
         let _entered = pml.enter();
-        // SAFETY: P4, P2: communicator, datatype and bytes outlive the call.
-        unsafe { send::copy_and_enter(pml, &send::Outgoing { data, to: to as i32, tag: 7, comm }) }.err()
+        send::prepare(pml, &Call { data, peer: to as i32, tag: 7, comm }, Mode::Buffered).err()
     }
 
     /// Starts an inactive persistent request.
     pub(super) fn start(&self, at: usize, operation: &Operation) {
         self.stand_for(at);
-        // SAFETY: P4: the request is persistent and inactive.
-        assert_eq!(unsafe { persistent::start(operation.request) }, sys::OPAL_SUCCESS);
+        assert_eq!(persistent::start(operation.request), Ok(()));
     }
 
     /// Posts a receive with a buffer of `room` bytes.
     pub(super) fn receive(&self, at: usize, wanted: For, how: How, room: usize) -> Operation {
         let pml = self.stand_for(at);
         let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
-        let ((from, tag), data) = (wanted.ranks(), self.data(&bytes, room, how));
-        let described = receive::Wanted { data, from, tag, comm: self.comm(at, wanted.comm) };
+        let ((peer, tag), data) = (wanted.ranks(), self.data(&bytes, room, how));
+        let call = Call { data, peer, tag, comm: self.comm(at, wanted.comm) };
+        if how.is_persistent {
+            return self.start_new(at, Role::Receive, how.owner, &call, bytes);
+        }
         let mut state = pml.enter().expect("nobody is inside");
         let request = state.requests.take();
-        // SAFETY: P4, P2: communicator, datatype and bytes outlive the operation; P1, P3: the request is new.
-        unsafe {
-            receive::fill(request, &described, how.owner);
-            if !how.owner.is_call() {
-                send::hold(state.requests.get(request));
-            }
-            if how.is_persistent {
-                persistent::make_persistent(request);
-            }
-        }
-        if !how.is_persistent {
-            let posting = search::post(pml, &mut *state, request, receive::pattern(from, tag));
-            receive::note_name(&mut state, request, posting);
-        }
+        receive::post_new::<false>(pml, &mut state, request, how.owner, &call);
         progress::leave(pml, state);
-        let operation = Operation::new(pml, request, bytes);
-        if how.is_persistent {
-            self.start(at, &operation);
-        }
-        operation
+        Operation::new(pml, request, bytes)
     }
 
     /// Polls and probes once. `takes`: a matched probe, which takes the message out, or gets no handle for it.
     pub(super) fn probe(&self, at: usize, wanted: For, takes: bool) -> Option<Found> {
         let (from, tag) = wanted.ranks();
         let comm = self.comm(at, wanted.comm);
-        let (mut matched, mut message) = (0, null_mut());
-        // SAFETY: P4: the world's communicator lives. A C structure of integers, for which zero is a value.
-        let status = unsafe {
-            let mut status: sys::ompi_status_public_t = std::mem::zeroed();
-            let code = if takes {
-                probe::pml_improbe(from, tag, comm, &raw mut matched, &raw mut message, &raw mut status)
-            } else {
-                probe::pml_iprobe(from, tag, comm, &raw mut matched, &raw mut status)
-            };
-            assert!(code == sys::OPAL_SUCCESS || takes && code == sys::OPAL_ERR_OUT_OF_RESOURCE);
-            status
+        let (mut matched, mut message) = (MaybeUninit::new(0), Matched::nothing());
+        let mut status = sys::ompi_status_public_t::blank();
+        let code = if takes {
+            probe::pml_improbe(from, tag, comm, &mut matched, &mut message, Some(&mut status))
+        } else {
+            probe::pml_iprobe(from, tag, comm, &mut matched, Some(&mut status))
         };
+        assert!(code == sys::OPAL_SUCCESS || takes && code == sys::OPAL_ERR_OUT_OF_RESOURCE);
+        // SAFETY: initialised above.
+        let is_found = unsafe { matched.assume_init() } != 0;
         let found = Found { source: status.MPI_SOURCE, tag: status.MPI_TAG, length: status._ucount, message };
-        (matched != 0).then_some(found)
+        is_found.then_some(found)
     }
 
     /// Receives the message that a matched probe took out, into a buffer of `room` bytes.
-    pub(super) fn receive_probed(
-        &self,
-        at: usize,
-        mut message: *mut sys::ompi_message_t,
-        how: How,
-        room: usize,
-    ) -> Operation {
+    pub(super) fn receive_probed(&self, at: usize, message: &mut Matched, how: How, room: usize) -> Operation {
         let pml = self.stand_for(at);
         let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
-        let Description { buffer, count, datatype } = self.data(&bytes, room, how);
-        let mut request = null_mut();
-        // SAFETY: P4: a message of `probe`, and the world's datatype; P2: the bytes live as long as the operation.
-        let request = unsafe {
-            let code = receive::pml_imrecv(buffer, count, datatype, &raw mut message, &raw mut request);
-            assert_eq!(code, sys::OPAL_SUCCESS);
-            Request::from_raw(request).expect("the PML's request")
-        };
+        let (state, request, comm) =
+            receive::receive_matched(pml, self.data(&bytes, room, how), message, how.owner).expect("nobody is inside");
+        progress::leave(pml, state);
+        comm.release();
         Operation::new(pml, request, bytes)
     }
 
@@ -296,13 +277,14 @@ impl World {
         assert_eq!(self.fabric.registered(), 0, "registrations");
         assert_eq!(libmpi::take_attached(), 0, "copies of buffered sends");
         for (at, process) in self.processes.iter().enumerate() {
-            let state = self.stand_for(at).enter().expect("nobody is inside");
+            let mut state = self.stand_for(at).enter().expect("nobody is inside");
             assert_eq!(state.messenger.flow.kept.bytes(), 0, "messages in process {at}");
             assert!(state.messenger.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.messenger.starved.is_empty() && !state.has_failed);
             for comm in process.communicators.borrow().values() {
-                // SAFETY: P3: the PML is entered; P4: the world's communicator lives.
-                assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");
+                // SAFETY: P4: the world's communicator lives.
+                let (queues, _) = state.queues(unsafe { Comm::new(comm.as_ptr()) }.part());
+                assert_eq!([queues.posted(), queues.unexpected()], [0, 0], "queues of process {at}");
             }
         }
     }

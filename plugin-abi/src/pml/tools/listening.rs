@@ -3,11 +3,11 @@
 //!
 //! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking
 //! receives test, and waits are watched. On a communicator that a tool listens to, short sends find no route
-//! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
+//! ([`Communicator::short_cut`]), and polls find no receive (`Queues::set_told` of the engine).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
 //! each change enters the PML.
 //!
-//! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`has_programs`]), with
+//! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`after`]), with
 //! nothing entered; not at the end of libmpi's own calls, for collective operations and the like, where a callback that
 //! communicates could do harm. The program's messages have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have
 //! other negative tags. Grade: pending. Tests: `hw-tests/tools/mpi_t_matching.c`.
@@ -26,9 +26,9 @@ use engine::messenger::matching::ANY_TAG;
 use ibex_ffi::openmpi::sys;
 
 use super::watch;
-use crate::pml::communicator::Communicator;
+use crate::pml::communicator::{Comm, Communicator};
 use crate::pml::instance::{Pml, pml, set_watched, unwatched};
-use crate::pml::request::Request;
+use crate::pml::request::{Handle, RawRequests};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{self, Event, Listeners, Queues, Raiser, Spec};
 use crate::runtime::watch as serving;
@@ -49,15 +49,17 @@ pub(crate) fn offer(is_chosen: bool) {
 }
 
 /// # Safety
-/// P3: the PML is entered. The communicator is alive and is one of this PML's: a listener on it is being called.
+/// P3: the PML is entered, and nobody has a reference to the queues: a listener to this live communicator, which is the
+/// PML's, is being called.
 unsafe fn lengths(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: P3 for the queues; the communicator is alive and the PML's, as this function requires.
-    unsafe { Communicator::of(comm).lengths() }
+    // SAFETY: P3, as this function requires.
+    let (queues, _) = unsafe { Comm::new(comm).part().queues() };
+    [queues.posted(), queues.unexpected()]
 }
 
 unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
     // SAFETY: N1, N3 and N4 (`runtime/listeners.rs`) by the caller; P3: the communicator of the event is the PML's.
-    unsafe { tool::keep_alone(id, spec, param, Communicator::of((*spec).comm).lengths()) }
+    unsafe { tool::keep_alone(id, spec, param, lengths((*spec).comm)) }
 }
 
 fn change(body: &mut dyn FnMut(bool)) {
@@ -81,22 +83,20 @@ fn watch(is_watched: bool) -> bool {
 /// # Safety
 /// P3: the PML is entered. A live communicator of MPI's.
 unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: P3; `comm` lives, and is added by `pml_add_comm` (which calls `follow`).
-    unsafe {
-        if let Some(communicator) = Communicator::if_added(comm) {
-            follow(communicator);
-        }
-    }
+    // SAFETY: `comm` lives, as this function requires; P3. `pml_add_comm` follows one that is not added yet.
+    unsafe { Comm::new(comm).if_added().map_or((), |communicator| follow(communicator)) }
 }
 
 /// Closes the fast paths of a communicator while a tool listens to it, and opens them otherwise.
+///
+/// # Safety
+/// P3: the PML is entered, and nobody has a reference to the queues.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
-    // SAFETY: P3 for listeners and first receive; the communicator is alive, as this function requires.
-    unsafe {
-        let is_listened_to = unwatched().is_none() && Listeners::of(communicator.comm).is_some();
-        communicator.open_short_cut(!is_listened_to);
-        communicator.set_watched(is_listened_to);
-    }
+    // SAFETY: P3, as this function requires.
+    let (listeners, (queues, lengths)) = unsafe { (Listeners::of(communicator.comm.raw()), communicator.queues()) };
+    let is_listened_to = unwatched().is_none() && listeners.is_some();
+    communicator.open_short_cut(!is_listened_to);
+    queues.set_told(lengths, is_listened_to);
 }
 
 /// Delivers due events at the end of a blocking call with this tag.
@@ -109,18 +109,6 @@ pub(crate) fn returns(tag: i32) {
 
 fn is_programs(tag: i32) -> bool {
     tag >= 0 || tag == ANY_TAG
-}
-
-/// Whether at least one of these requests is the PML's and belongs to the program (not to libmpi).
-unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
-    (0..count).any(|index| {
-        // SAFETY: P4: the array; P1: MPI holds its requests. The PML is not entered, but a tag is written only when its
-        // request is made.
-        unsafe {
-            let request = Request::from_raw(requests.add(index).read());
-            request.is_some_and(|request| is_programs((*request.pointer().as_ptr()).core.tag))
-        }
-    })
 }
 
 /// Open MPI's `ompi_request_fns_t`, as an array of pointers: other threads may read an entry while it is replaced.
@@ -189,28 +177,29 @@ const OURS: sys::ompi_request_fns_t = sys::ompi_request_fns_t {
     req_wait_some: Some(wait_some),
 };
 
-type Place = *mut *mut sys::ompi_request_t;
+type Requests = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
 /// Calls the former function and then raises the events.
-unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
-    // SAFETY: P4: MPI's array. Asked before the call, because that frees the ordinary requests that are complete.
-    let is_programs = unsafe { has_programs(count, requests) };
+fn after(count: usize, requests: RawRequests, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
+    // SAFETY: P4: MPI's array. Read before the call, which frees the ordinary requests that are complete, and again
+    // after it, which has set those to `MPI_REQUEST_NULL`.
+    let ours = || unsafe { requests.ours(count) };
+    let is_programs = fence("a wait", false, || {
+        let state = pml().and_then(Pml::enter);
+        state.is_some_and(|mut state| ours().any(|request| is_programs(state.requests.core(request).tag)))
+    });
     let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
-    // SAFETY: P4: MPI's array; the former function has set the entries of freed requests to `MPI_REQUEST_NULL`.
-    fence("the end of a wait", (), || unsafe { notify(count, requests) });
+    fence("the end of a wait", (), || notify(ours()));
     if is_programs {
         fence("the end of a wait", (), serving::serve);
     }
     code
 }
 
-unsafe fn notify(count: usize, requests: Place) {
-    let Some(pml) = pml() else { return };
-    let Some(mut state) = pml.enter() else { return };
-    for index in 0..count {
-        // SAFETY: P4: `index` is within the array.
-        let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
+fn notify(requests: impl Iterator<Item = Handle>) {
+    let Some(mut state) = pml().and_then(Pml::enter) else { return };
+    for request in requests {
         let r = state.requests.get(request);
         if r.shell.is_to_notify && r.base().req_state == sys::OMPI_REQUEST_INACTIVE {
             r.shell.is_to_notify = false;
@@ -223,21 +212,21 @@ unsafe fn notify(count: usize, requests: Place) {
 macro_rules! ours {
     ($($name:ident is $former:ident of $count:expr, $requests:ident: ($($argument:ident: $type:ty),*);)*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: P4: libmpi passes an array of that many requests.
-            unsafe { after($count, $requests, |former| Some((former.$former?)($($argument),*))) }
+            // SAFETY: P4: libmpi's arguments, among them an array of that many requests.
+            unsafe { after($count, RawRequests::new($requests), |former| Some((former.$former?)($($argument),*))) }
         }
     )* };
 }
 
 ours! {
-    test is req_test of 1, place: (place: Place, completed: *mut c_int, status: Status);
-    test_any is req_test_any of count, all: (count: usize, all: Place, index: *mut c_int, completed: *mut c_int, status: Status);
-    test_all is req_test_all of count, all: (count: usize, all: Place, completed: *mut c_int, statuses: Status);
-    test_some is req_test_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
-    wait is req_wait of 1, place: (place: Place, status: Status);
-    wait_any is req_wait_any of count, all: (count: usize, all: Place, index: *mut c_int, status: Status);
-    wait_all is req_wait_all of count, all: (count: usize, all: Place, statuses: Status);
-    wait_some is req_wait_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
+    test is req_test of 1, place: (place: Requests, completed: *mut c_int, status: Status);
+    test_any is req_test_any of count, all: (count: usize, all: Requests, index: *mut c_int, completed: *mut c_int, status: Status);
+    test_all is req_test_all of count, all: (count: usize, all: Requests, completed: *mut c_int, statuses: Status);
+    test_some is req_test_some of count, all: (count: usize, all: Requests, ended: *mut c_int, indices: *mut c_int, statuses: Status);
+    wait is req_wait of 1, place: (place: Requests, status: Status);
+    wait_any is req_wait_any of count, all: (count: usize, all: Requests, index: *mut c_int, status: Status);
+    wait_all is req_wait_all of count, all: (count: usize, all: Requests, statuses: Status);
+    wait_some is req_wait_some of count, all: (count: usize, all: Requests, ended: *mut c_int, indices: *mut c_int, statuses: Status);
 }
 
 #[cfg(test)]

@@ -39,10 +39,8 @@ fn inline_of(rail: Option<&Rail>) -> usize {
 /// Raises the protocol event of a message that the only port sent without a request.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
+pub(crate) fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, route: Route) {
     let Some(pml) = pml() else { return };
-    // SAFETY: P3; the specification's communicator is alive, as this function requires.
-    let route = unsafe { Communicator::of(spec.comm) }.route(spec.peer);
     let how = at_once((EAGER_SIZE, spec.bytes as usize), false, inline_of(pml.rails().get(route.rail())));
     let mut told = ProtocolSpec { spec: *spec, message: 0, path: by(pml, route, how, 1) };
     listeners.tell_protocol(id, &mut told);
@@ -63,8 +61,8 @@ fn header_of(request: &Request) -> usize {
     if request.core.role != Role::Send(Mode::Synchronous) {
         return EAGER_SIZE;
     }
-    // SAFETY: P1: the send is not finished, so its communicator lives. It has listeners, so it is the PML's.
-    let communicator = unsafe { Communicator::of(request.comm()) };
+    // It has listeners, so it is the PML's.
+    let communicator = request.comm().part();
     synchronous(communicator.context, communicator.rank, request.core.tag)
 }
 
@@ -134,14 +132,11 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     if route != Route::UNKNOWN {
         return Some(route.unmarked());
     }
-    // SAFETY: P1: `communicator` is alive, so Open MPI's is.
-    let known = unsafe { rails::known(state, communicator.comm, envelope.source()) };
+    let known = rails::known(state, communicator.comm, envelope.source());
     if known.is_some() || pml.is_multi_rail() {
         return known;
     }
-    // SAFETY: P1: `communicator` is alive, so Open MPI's is.
-    let process = unsafe { rails::process(communicator.comm, envelope.source()) }?;
-    let name = modex::from_openmpi(process.name());
+    let name = modex::from_openmpi(communicator.comm.process(envelope.source())?.name());
     let route = *rails::routes_to(pml, name).ok()?.first()?;
     state.messenger.rails.known.insert(name, route);
     Some(route)

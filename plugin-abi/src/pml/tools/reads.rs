@@ -95,8 +95,7 @@ impl WatchedReads {
         if request.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
             return None;
         }
-        // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
-        let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
+        let peer = request.comm().rank_in_job(request.base().req_status.MPI_SOURCE);
         let local = request.core.data.extent().start.expose_provenance() as u64;
         Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
     }

@@ -10,12 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use engine::events::{self, EventGroup, MsgArrived, Payload, SourceId, TypeId, XferBegin, XferContinue, XferEnd};
 use engine::messenger::host::{Bytes, Data, Moved};
-use engine::messenger::matching::Envelope;
-use ibex_ffi::openmpi::sys;
 
 use super::watch::RECEIVE;
-use crate::pml::communicator::Communicator;
-use crate::pml::libmpi::{ibex_comm_is_inter, ibex_comm_member};
+use crate::pml::communicator::Comm;
 use crate::pml::request::{Request, Role};
 use crate::runtime::listeners::{Event, Spec};
 use crate::runtime::watch::{self, Completed};
@@ -37,18 +34,6 @@ pub(crate) fn completion() -> Option<Completed> {
     let port = PORT.load(Ordering::Relaxed).checked_sub(1)? as u8;
     let source = SOURCE.load(Ordering::Relaxed).checked_sub(1).and_then(|source| SourceId::from_index(source as usize));
     Some(Completed { port, stamp: source.map(|source| (source, STAMP.load(Ordering::Relaxed))) })
-}
-
-/// Returns a member's rank in its job; in an intercommunicator `rank` is one of the remote group. `u32::MAX`: the
-/// communicator has no such rank, which a faulty peer may name.
-pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
-    // SAFETY: P1, P4: `comm` is live and was added to the PML, as this function requires; the rank is checked first.
-    unsafe {
-        if !Communicator::of(comm).has(rank) {
-            return u32::MAX;
-        }
-        ibex_comm_member(comm, ibex_comm_is_inter(comm), rank) as u32
-    }
 }
 
 fn port(by: Option<Completed>) -> u32 {
@@ -76,8 +61,7 @@ pub(crate) fn tell(request: &mut Request, step: TypeId, moved: Moved) {
         }
         Role::Send(_) => {
             let length = request.core.data.length();
-            // SAFETY: P1: the request is not finished, so its communicator lives.
-            (unsafe { (*comm).c_my_rank }, request.core.tag, request.core.peer, length, length)
+            (comm.rank(), request.core.tag, request.core.peer, length, length)
         }
     };
     let message = if request.core.role != Role::Receive {
@@ -92,8 +76,7 @@ pub(crate) fn tell(request: &mut Request, step: TypeId, moved: Moved) {
         Bytes::None => (if step == XferEnd::TYPE { goes as u64 } else { 0 }, 0),
         Bytes::Of { offset, length } => (offset, length),
     };
-    // SAFETY: P1: the request is not finished, so its communicator lives.
-    let peer = unsafe { process(comm, peer) };
+    let peer = comm.rank_in_job(peer);
     let Spec { context, operation, .. } = request.spec;
     let (request, total, direction, rest) = (id, total as u64, operation as u32, XferBegin::default());
     let told = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
@@ -103,9 +86,8 @@ pub(crate) fn tell(request: &mut Request, step: TypeId, moved: Moved) {
 /// [`tell`] for a send without a request.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
-    // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
-    let (source, peer) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
+pub(crate) fn tell_at_once(comm: Comm, id: u64, spec: &Spec, step: TypeId) {
+    let (source, peer) = (comm.rank(), comm.rank_in_job(spec.peer));
     let (offset, bytes) = if step == XferBegin::TYPE { (0, spec.bytes) } else { (spec.bytes, 0) };
     let Spec { bytes: total, context, tag, operation, .. } = *spec;
     let (request, message, direction, rest) = (id, id, operation as u32, XferBegin::default());
@@ -116,13 +98,12 @@ pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
 /// Raises the event of a message that has arrived with `bytes` of its data.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
+pub(crate) fn arrived(comm: Comm, id: u64, spec: &Spec, bytes: usize) {
     if !events::interest().has(MsgArrived::TYPE) {
         return;
     }
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
-    // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
-    let peer = unsafe { process(spec.comm, envelope.source()) };
+    let peer = comm.rank_in_job(spec.peer);
     let by = completion();
     let mut group = EventGroup::new(events::interest());
     group.add(|| MsgArrived {
@@ -130,8 +111,8 @@ pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: us
         bytes: bytes as u64,
         total: spec.bytes,
         context: spec.context,
-        source: envelope.source(),
-        tag: envelope.tag(),
+        source: spec.peer,
+        tag: spec.tag,
         peer,
         port: port(by),
         thread: events::this_thread(),

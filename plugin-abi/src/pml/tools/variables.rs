@@ -9,11 +9,11 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger::flow_control::state::ROOM;
-use engine::messenger::matching::lengths::{Of, Shown};
+use engine::messenger::matching::lengths::{Lengths, Of};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
-use crate::pml::communicator::Communicator;
+use crate::pml::communicator::Comm;
 use crate::runtime::{guard, listeners};
 
 struct Row {
@@ -95,9 +95,10 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
 }
 
 /// Calls `call` with the queue lengths of a communicator; returns 0 if it is not this PML's.
-fn of_shown(object: *mut c_void, call: impl FnOnce(Shown<'_>) -> u64) -> u64 {
+fn of_shown(object: *mut c_void, call: impl FnOnce(&Lengths) -> u64) -> u64 {
     // SAFETY: `while_live` keeps the communicator, and the PML's part of it, alive during this call.
-    let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.map(call));
+    let comm = |comm| unsafe { Comm::new(comm) };
+    let value = listeners::while_live(object.cast(), |raw| comm(raw).if_added().map(|part| call(part.lengths())));
     value.flatten().unwrap_or(0)
 }
 
@@ -119,17 +120,17 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
                     ROOM.now()
                 }
             },
-            Value::Level(of) => of_shown(object, |shown| shown.now(of)),
-            Value::Most(of) => of_shown(object, |shown| match wanted() {
-                Wanted::First => shown.most_ever(of),
-                Wanted::Extreme => shown.most(of),
+            Value::Level(of) => of_shown(object, |lengths| lengths.now(of)),
+            Value::Most(of) => of_shown(object, |lengths| match wanted() {
+                Wanted::First => lengths.most_ever(of),
+                Wanted::Extreme => lengths.most(of),
                 Wanted::Reset => {
-                    mark(shown.begin_anew(of));
-                    shown.now(of)
+                    mark(lengths.begin_anew(of));
+                    lengths.now(of)
                 }
             }),
-            Value::Messages => of_shown(object, |shown| shown.messages()),
-            Value::Attempts => of_shown(object, |shown| shown.attempts()),
+            Value::Messages => of_shown(object, Lengths::messages),
+            Value::Attempts => of_shown(object, Lengths::attempts),
         };
         // SAFETY: P4: `value` has room for one value of the registered type.
         unsafe {
@@ -147,7 +148,7 @@ unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
         let extreme = match ROWS.get(unsafe { variable::index(variable) }).map(|row| row.value) {
-            Some(Value::Most(of)) => of_shown(object, |shown| shown.begin_anew(of)),
+            Some(Value::Most(of)) => of_shown(object, |lengths| lengths.begin_anew(of)),
             Some(Value::LeastRoom) => ROOM.begin_anew(),
             _ => return sys::OPAL_SUCCESS,
         };

@@ -9,25 +9,22 @@
 //! message from its arrival to its match; and a search while it lasts. No number is used twice. Called by all modules
 //! that change a request or a message. Grade: pending; [`tell`] is on the path of a watched message. Threads: the one
 //! that has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
-//!
-//! Safety: communicators live and were added to the PML (P1, P4), and listeners are those of the given communicator.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::events;
-use engine::messenger::host::{Communicators, Data, Moved};
-use engine::messenger::matching::{Envelope, Message, MessageHandle};
+use engine::messenger::host::{Data, Moved};
+use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::PathTaken;
 use engine::messenger::receive::arrived::Arrived;
-use ibex_ffi::openmpi::{release, sys};
+use ibex_ffi::openmpi::sys;
 
 use super::transfers;
-use crate::pml::communicator::{Communicator, Queues};
-use crate::pml::datatype::Description;
+use crate::pml::communicator::Communicator;
 use crate::pml::instance::State;
-use crate::pml::request::{Handle, Owner, Request, Role, Told};
+use crate::pml::request::{Call, Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::number;
 
@@ -39,24 +36,11 @@ fn saturated(count: usize) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
-/// Returns the listeners to a request's communicator.
-#[inline(always)]
-fn listeners_of<'call>(request: &Request) -> Option<&'call Listeners> {
-    // SAFETY: P1: the request is not finished, or holds a reference, so its communicator lives; P3.
-    unsafe { Listeners::of(request.comm()) }
-}
-
-#[inline(always)]
-pub(super) fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
-    // SAFETY: P1: the communicator lives; P3.
-    unsafe { Listeners::of(communicator.comm) }
-}
-
 /// Raises an event of a request.
 #[inline(always)]
 pub(crate) fn request(state: &mut State, request: Handle, event: Event) {
     let request = state.requests.get(request);
-    if let Some(listeners) = listeners_of(request) {
+    if let Some(listeners) = request.listeners() {
         tell(listeners, request, event);
     }
 }
@@ -73,7 +57,7 @@ fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
 /// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here.
 #[inline(always)]
 pub(crate) fn freed(request: &mut Request, is_complete: bool) {
-    if let Some(listeners) = listeners_of(request) {
+    if let Some(listeners) = request.listeners() {
         if is_complete && !request.base().req_persistent {
             tell(listeners, request, Event::Notify);
         }
@@ -102,31 +86,24 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 #[inline(never)]
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
-    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.data.length());
-    // SAFETY: P1: the request is not finished, so its communicator lives.
-    let spec = unsafe { spec(request.comm(), request.core.data.description(), envelope, (operation, length)) };
+    let spec = spec(&request.call(), operation, request.core.data.length());
     (request.id, request.spec) = (id, spec);
 }
 
 /// Returns the specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
 #[inline(always)]
-pub(crate) unsafe fn spec(
-    comm: *mut sys::ompi_communicator_t,
-    data: &Description,
-    (peer, tag): (i32, i32),
-    (operation, length): (c_int, usize),
-) -> Spec {
-    let (buf, count, datatype) = (data.buffer, saturated(data.count), data.datatype);
-    // SAFETY: P1, P4: `comm` lives, as this function requires.
-    let context = unsafe { release::context(comm) };
-    Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
+pub(crate) fn spec(call: &Call, operation: c_int, length: usize) -> Spec {
+    let Call { data, peer, tag, comm } = *call;
+    let (buf, count, datatype) = (data.buffer(), saturated(data.count()), data.datatype().raw());
+    let (context, bytes) = (comm.context(), length as u64);
+    Spec { comm: comm.raw(), buf, count, datatype, peer, tag, operation, context, bytes, stamp: 0 }
 }
 
 /// Returns the specification of a message, or of a search, of bytes that are in no buffer yet.
 #[inline(always)]
 fn spec_of_bytes(communicator: &Communicator, (peer, tag): (i32, i32), length: usize) -> Spec {
     Spec {
-        comm: communicator.comm,
+        comm: communicator.comm.raw(),
         buf: null_mut(),
         count: saturated(length),
         // SAFETY: takes the address of an object that Open MPI never frees.
@@ -201,7 +178,7 @@ pub(crate) fn begins_if(
     if request.shell.told != Told::Nothing || request.shell.owner == Owner::Call {
         return true;
     }
-    if listeners_of(request).is_some() && !may_begin(state) {
+    if request.listeners().is_some() && !may_begin(state) {
         return false;
     }
     begins_by(state, of, moved, |_| None);
@@ -227,7 +204,7 @@ pub(super) fn request_by(
     moved: Moved,
     how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
-    if let Some(listeners) = listeners_of(state.requests.get(of)) {
+    if let Some(listeners) = state.requests.get(of).listeners() {
         goes_as(state, listeners, of, how);
         tell(listeners, state.requests.get(of), event);
         told_moved(state, listeners, of, event, moved);
@@ -252,7 +229,7 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
 /// Reports the path of a request's message, if `how` returns it.
 #[inline]
 pub(super) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
-    if let Some(listeners) = listeners_of(state.requests.get(of)) {
+    if let Some(listeners) = state.requests.get(of).listeners() {
         goes_as(state, listeners, of, how);
     }
 }
@@ -319,11 +296,12 @@ fn note_message(
 /// Raises an event of a message with this number and length. Returns its number.
 #[inline]
 pub(super) fn tell_of_message(
+    state: &State,
     (communicator, envelope): (&Communicator, Envelope),
     event: Event,
     (id, length): (u64, usize),
 ) -> u64 {
-    let Some(listeners) = listeners_to(communicator) else { return id };
+    let Some(listeners) = communicator.comm.listeners(state) else { return id };
     // A message that arrived while nobody listened has no number yet.
     let id = if id == 0 { number() } else { id };
     listeners.tell(event, id, &mut spec_of_message(communicator, envelope, length));
@@ -331,43 +309,29 @@ pub(super) fn tell_of_message(
 }
 
 /// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
-pub(crate) fn probe<T>(
+pub(super) fn probe<T>(
     state: &mut State,
-    communicator: &'static Communicator,
+    communicator: &Communicator,
     of: (i32, i32),
-    search: impl FnOnce(&mut Queues) -> T,
+    search: impl FnOnce(&mut State) -> T,
 ) -> T {
-    let Some(listeners) = listeners_to(communicator) else { return search(state.queues(communicator)) };
+    let Some(listeners) = communicator.comm.listeners(state) else { return search(state) };
     let (id, mut spec) = (number(), spec_of_bytes(communicator, of, 0));
     listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
-    let found = search(state.queues(communicator));
+    let found = search(state);
     listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
     found
 }
 
-/// Raises the event of a message that a matched probe has taken out.
-pub(crate) fn taken(state: &mut State, communicator: &'static Communicator, envelope: Envelope, handle: MessageHandle) {
-    if let Some(message) = state.queues(communicator).message_mut(handle) {
-        let (id, length) = (message.id, message.length());
-        let told = tell_of_message((communicator, envelope), Event::RemoveUnexpected, (id, length));
-        if told != id {
-            // The events of its receive name the same number.
-            if let Some(message) = state.queues(communicator).message_mut(handle) {
-                message.id = told;
-            }
-        }
-    }
-}
-
 /// Raises the events of a receive that gets the message of a matched probe.
-pub(crate) fn match_probed(
+pub(super) fn match_probed(
     state: &mut State,
     receive: Handle,
     found: &Message<Arrived>,
     how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
     let request = state.requests.get(receive);
-    if let Some(listeners) = listeners_of(request) {
+    if let Some(listeners) = request.listeners() {
         tell(listeners, request, Event::MatchUnexpected);
         let of = (found.message.id, found.message.length());
         has_message(state, listeners, receive, of, how);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Probes, and the receive of the message that a matched probe has taken out.
+//!
+//! Called by the host for a program's probes. Grade: pending. Threads: the one that has entered the messenger. Tests:
+//! `simulation`, and `pt2pt_matching.c` in `hw-tests/mpi`.
+
+use super::delivery;
+use crate::messenger::flow_control;
+use crate::messenger::host::Host;
+use crate::messenger::matching::{Envelope, MessageHandle, Pattern};
+
+/// The message that a probe has found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its sender and tag.
+    pub envelope: Envelope,
+    /// Its length, bytes.
+    pub length: usize,
+    /// Its handle, if the probe has taken it out.
+    pub message: Option<MessageHandle>,
+}
+
+/// Looks for an unexpected message with this source and tag, which may be wildcards. `takes`: takes it out, for
+/// [`receive`].
+pub fn probe<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    (source, tag): (i32, i32),
+    takes: bool,
+) -> Option<Found> {
+    let pattern = Pattern::new(source, tag);
+    let found = host.probes(of, (source, tag), |host| {
+        let (queues, lengths) = host.queues(of);
+        if takes { queues.set_aside(lengths, pattern) } else { queues.probe(pattern) }
+    });
+    if let Some(Found { envelope, length, message: Some(handle) }) = found
+        && let Some(known) = host.queues(of).0.aside(handle).map(|message| message.id)
+    {
+        let id = host.set_aside((of, envelope), (known, length));
+        if id != known {
+            // The events of its receive name the same number.
+            _ = host.queues(of).0.aside(handle).map(|message| message.id = id);
+        }
+    }
+    // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
+    if found.is_none() || takes && host.queues(of).0.unexpected() == 0 {
+        let context = host.number(of);
+        flow_control::found_nothing(process, host, context);
+    }
+    found
+}
+
+/// Gives a receive the message that a matched probe has taken out. If it was received before, which MPI forbids, the
+/// receive is finished without one.
+pub fn receive<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle, message: MessageHandle) {
+    let of = host.communicator(receive);
+    let Some(message) = host.queues(of).0.take_aside(message) else { return host.finish(receive) };
+    let core = host.core(receive);
+    (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
+    host.gets_aside(process, of, receive, &message);
+    delivery::unexpected(process, host, receive, message.envelope, message.message);
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The queues of a communicator: its posted receives and its unexpected messages ([`Matching`]), with two places in
+//! front of the posted receives.
+//!
+//! A receive that is posted while no other is takes a *first place* and enters no queue; a message is compared with it
+//! first. While tools are told of messages, the other first place is in use, so that a poll, which looks only at the
+//! open one, finds no receive. [`Lengths`] shows the lengths to other threads. Called by `search` and `probe`. Grade:
+//! hot. Threads: the one that has entered the messenger. Tests: below.
+
+use super::arrived::Arrived;
+use super::probe::Found;
+use crate::messenger::matching::lengths::Lengths;
+use crate::messenger::matching::{Envelope, Matching, Message, MessageHandle, Pattern, ReceiveHandle, Searched};
+
+/// Name of the receive in a first place. No receive in the queue has it.
+const FIRST: u64 = u64::MAX;
+
+/// A place for one posted receive.
+#[derive(Debug)]
+struct FirstPlace<R> {
+    /// Meaningless without a receive.
+    pattern: Pattern,
+    receive: Option<R>,
+}
+
+impl<R: Copy> FirstPlace<R> {
+    const FREE: Self = FirstPlace { pattern: Pattern::exact(Envelope::new(0, 0)), receive: None };
+
+    #[inline(always)]
+    fn takes(&self, envelope: Envelope) -> bool {
+        self.receive.is_some() && self.pattern.takes(envelope)
+    }
+}
+
+/// The queues of a communicator; a receive (`R`) is named by a small value.
+#[derive(Debug)]
+pub struct Queues<R> {
+    /// First place while tools are not told.
+    open: FirstPlace<R>,
+    /// Number of receives in the queue, and 1 more while tools are told: [`Self::post`] then looks further.
+    behind: u32,
+    /// First place while tools are told.
+    told: FirstPlace<R>,
+    is_told: bool,
+    matching: Matching<R, Arrived>,
+}
+
+impl<R: Copy + PartialEq> Default for Queues<R> {
+    fn default() -> Self {
+        Queues::new()
+    }
+}
+
+impl<R: Copy + PartialEq> Queues<R> {
+    /// Makes empty queues.
+    pub const fn new() -> Self {
+        let (open, told) = (FirstPlace::FREE, FirstPlace::FREE);
+        Queues { open, behind: 0, told, is_told: false, matching: Matching::new() }
+    }
+
+    /// Returns the number of posted receives.
+    pub fn posted(&self) -> u32 {
+        self.matching.posted() + u32::from(self.first().receive.is_some())
+    }
+
+    /// Returns the number of unexpected messages, without those of matched probes.
+    #[inline(always)]
+    pub fn unexpected(&self) -> u32 {
+        self.matching.unexpected()
+    }
+
+    fn first(&self) -> &FirstPlace<R> {
+        if self.is_told { &self.told } else { &self.open }
+    }
+
+    fn first_mut(&mut self) -> &mut FirstPlace<R> {
+        if self.is_told { &mut self.told } else { &mut self.open }
+    }
+
+    // ---- posted receives --------------------------------------------------------------------------------------------
+
+    /// Takes out the posted receive that a message matches; the one in the first place is older than the others.
+    /// `TOLD`: the caller tells tools; otherwise none is found while tools are told.
+    #[inline(always)]
+    pub fn take_posted<const TOLD: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+        let first = if TOLD { self.first_mut() } else { &mut self.open };
+        if first.takes(envelope) {
+            lengths.set_first(false);
+            return first.receive.take();
+        }
+        self.take_queued::<TOLD>(lengths, envelope)
+    }
+
+    #[inline(never)]
+    fn take_queued<const TOLD: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+        if self.is_told && !TOLD {
+            return None;
+        }
+        let Searched { found, attempts } = self.matching.search_posted(envelope);
+        lengths.searched(attempts);
+        if found.is_some() {
+            self.count(lengths);
+        }
+        found
+    }
+
+    /// Posts a receive that no unexpected message matches. Returns its name, for [`Self::cancel`].
+    #[inline(always)]
+    pub fn post(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+        if self.open.receive.is_some() || self.behind > 0 {
+            return self.post_behind(lengths, pattern, receive);
+        }
+        self.open = FirstPlace { pattern, receive: Some(receive) };
+        lengths.set_first(true);
+        FIRST
+    }
+
+    #[inline(never)]
+    fn post_behind(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+        if self.posted() == 0 {
+            *self.first_mut() = FirstPlace { pattern, receive: Some(receive) };
+            lengths.set_first(true);
+            return FIRST;
+        }
+        let name = self.matching.insert_posted(pattern, receive).bits();
+        self.count(lengths);
+        name
+    }
+
+    /// Takes a posted receive out; returns false if a message has matched it. `name`: the last one that [`Self::post`]
+    /// has returned for this receive. Compares the receive as well: one that matches a message at once is not posted,
+    /// so the name may be an old one, which another receive has by now.
+    pub fn cancel(&mut self, lengths: &Lengths, name: u64, receive: R) -> bool {
+        if name != FIRST {
+            let is_taken = self.matching.cancel(ReceiveHandle::from_bits(name), receive);
+            self.count(lengths);
+            return is_taken;
+        }
+        let is_taken = self.first_mut().receive.take_if(|first| *first == receive).is_some();
+        lengths.set_first(self.first().receive.is_some());
+        is_taken
+    }
+
+    fn count(&mut self, lengths: &Lengths) {
+        self.behind = self.matching.posted() + u32::from(self.is_told);
+        lengths.posted(self.matching.posted());
+    }
+
+    /// Whether tools are told and the receive in the first place takes this message.
+    #[inline(always)]
+    pub fn is_for_told(&self, envelope: Envelope) -> bool {
+        self.is_told && self.told.takes(envelope)
+    }
+
+    /// Notes that tools are told from now on, or are told no longer: moves the receive in the first place.
+    pub fn set_told(&mut self, lengths: &Lengths, is_told: bool) {
+        if self.is_told != is_told {
+            let first = std::mem::replace(self.first_mut(), FirstPlace::FREE);
+            self.is_told = is_told;
+            *self.first_mut() = first;
+            self.count(lengths);
+        }
+    }
+
+    // ---- unexpected messages ----------------------------------------------------------------------------------------
+
+    /// Takes out the first unexpected message that matches a receive.
+    pub fn take_unexpected(&mut self, lengths: &Lengths, pattern: Pattern) -> Option<Message<Arrived>> {
+        let Searched { found, attempts } = self.matching.search_unexpected(pattern);
+        lengths.searched(attempts);
+        if let Some(found) = &found {
+            lengths.removed(self.unexpected(), found.message.length());
+        }
+        found
+    }
+
+    /// Stores a message that matches no posted receive.
+    pub fn insert_unexpected(&mut self, lengths: &Lengths, envelope: Envelope, message: Arrived) {
+        let bytes = message.length();
+        let _ = self.matching.insert_unexpected(envelope, message);
+        lengths.inserted(self.unexpected(), bytes);
+    }
+
+    /// Returns the message that a receive would get.
+    pub(super) fn probe(&mut self, pattern: Pattern) -> Option<Found> {
+        let Message { envelope, message } = self.matching.probe(pattern).found?;
+        Some(Found { envelope, length: message.length(), message: None })
+    }
+
+    /// Sets the message aside that a receive would get. Only its handle leads to it then.
+    pub(super) fn set_aside(&mut self, lengths: &Lengths, pattern: Pattern) -> Option<Found> {
+        let Message { envelope, message: handle } = self.matching.matched_probe(pattern).found?;
+        let length = self.aside(handle).map_or(0, |message| message.length());
+        lengths.removed(self.unexpected(), length);
+        Some(Found { envelope, length, message: Some(handle) })
+    }
+
+    /// Returns the message with this handle; `None` if it was taken.
+    pub(super) fn aside(&mut self, handle: MessageHandle) -> Option<&mut Arrived> {
+        self.matching.message_mut(handle)
+    }
+
+    /// Takes the message with this handle; `None` if it was taken before.
+    pub(super) fn take_aside(&mut self, handle: MessageHandle) -> Option<Message<Arrived>> {
+        self.matching.take(handle)
+    }
+
+    /// Ends the communicator. Returns the messages that no receive has got.
+    pub fn into_messages(self) -> Vec<Message<Arrived>> {
+        self.matching.into_remains().messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::Random;
+    use crate::messenger::matching::lengths::Of;
+    use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
+
+    const ANY: Pattern = Pattern::new(ANY_SOURCE, ANY_TAG);
+
+    /// Queues of receives that are numbers, and their lengths.
+    #[derive(Default)]
+    struct Numbers(Queues<usize>, Lengths);
+
+    impl Numbers {
+        fn post(&mut self, pattern: Pattern, number: usize) -> u64 {
+            self.0.post(&self.1, pattern, number)
+        }
+
+        fn taken(&mut self, source: i32, tag: i32) -> Option<usize> {
+            self.0.take_posted::<false>(&self.1, Envelope::new(source, tag))
+        }
+
+        fn taken_told(&mut self, source: i32, tag: i32) -> Option<usize> {
+            self.0.take_posted::<true>(&self.1, Envelope::new(source, tag))
+        }
+
+        fn cancels(&mut self, name: u64, number: usize) -> bool {
+            self.0.cancel(&self.1, name, number)
+        }
+
+        fn tell(&mut self, is_told: bool) {
+            self.0.set_told(&self.1, is_told);
+        }
+
+        /// Returns the number of posted receives, which other threads are shown as well.
+        fn posted(&self) -> u32 {
+            assert_eq!(u64::from(self.0.posted()), self.1.now(Of::Posted));
+            self.0.posted()
+        }
+    }
+
+    #[test]
+    fn messages_go_to_receives_in_posting_order_whether_the_receives_are_queued_or_not() {
+        let mut of = Numbers::default();
+        of.post(Pattern::new(0, 7), 1);
+        of.post(ANY, 2);
+        of.post(Pattern::new(0, 7), 3);
+        assert_eq!(of.taken(1, 7), Some(2));
+        assert_eq!(of.taken(0, 7), Some(1));
+        // The first place is free, but a younger receive must not be put there.
+        of.post(ANY, 4);
+        assert_eq!([of.taken(0, 7), of.taken(0, 7), of.taken(0, 7)], [Some(3), Some(4), None]);
+    }
+
+    #[test]
+    fn a_poll_finds_no_receive_while_tools_are_told_and_receives_keep_their_order() {
+        let mut of = Numbers::default();
+        let first = of.post(Pattern::new(0, 7), 1);
+        of.tell(true);
+        of.tell(true);
+        let second = of.post(ANY, 2);
+        of.post(ANY, 3);
+        assert_eq!(of.taken(0, 7), None);
+        assert_eq!([of.taken_told(1, 7), of.taken_told(0, 7)], [Some(2), Some(1)]);
+        assert!(!of.cancels(first, 1) && !of.cancels(second, 2));
+        of.tell(false);
+        assert_eq!([of.taken(0, 7), of.taken(0, 7)], [Some(3), None]);
+        // A receive moves between the first places, and can be cancelled in both.
+        let name = of.post(ANY, 4);
+        of.tell(true);
+        of.tell(false);
+        of.post(ANY, 5);
+        assert_eq!([of.taken(0, 7), of.taken(0, 7)], [Some(4), Some(5)]);
+        assert!(!of.cancels(name, 4));
+        let name = of.post(ANY, 6);
+        of.tell(true);
+        assert!(of.cancels(name, 6));
+        assert_eq!(of.taken_told(0, 7), None);
+        // The first receive that is posted while tools are told is in no queue either; those after it are.
+        assert_eq!([7, 8].map(|number| of.post(ANY, number) == FIRST), [true, false]);
+        assert_eq!((of.posted(), of.0.is_for_told(Envelope::new(0, 7))), (2, true));
+        of.tell(false);
+        assert_eq!(of.posted(), 2);
+        of.tell(true);
+        assert_eq!([of.taken_told(0, 7), of.taken_told(0, 7), of.taken_told(0, 7)], [Some(7), Some(8), None]);
+        assert_eq!((of.posted(), of.0.is_for_told(Envelope::new(0, 7))), (0, false));
+    }
+
+    #[test]
+    fn cancel_succeeds_once_and_never_after_a_match() {
+        let mut of = Numbers::default();
+        let names = [1, 2].map(|number| of.post(Pattern::new(1, number as i32), number));
+        let cancels = [(0, 1), (0, 1), (1, 2), (1, 2)].map(|(at, number)| of.cancels(names[at], number));
+        assert_eq!(cancels, [true, false, true, false]);
+        let name = of.post(Pattern::new(1, 1), 3);
+        assert_eq!(of.taken(1, 1), Some(3));
+        assert!(!of.cancels(name, 3));
+        of.post(Pattern::new(1, 1), 4);
+        assert!(!of.cancels(name, 3), "another receive is in the first place now");
+        assert_eq!(of.posted(), 1);
+    }
+
+    #[test]
+    fn cancelling_a_receive_never_takes_out_another() {
+        const RECEIVES: usize = 6;
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut below = |limit: usize| random.below(limit as u64) as usize;
+            let mut comms = [Numbers::default(), Numbers::default()];
+            // Posted receives of each communicator in order; communicator and last name of each receive, which keeps
+            // its last name when it matches a message at once.
+            let mut waiting: [Vec<usize>; 2] = Default::default();
+            let mut of = [0; RECEIVES];
+            let mut names = [0; RECEIVES];
+            for _ in 0..200 {
+                let (at, one) = (below(2), below(RECEIVES));
+                match below(5) {
+                    0 if waiting.iter().all(|receives| !receives.contains(&one)) => {
+                        of[one] = at;
+                        names[one] = comms[at].post(ANY, one);
+                        waiting[at].push(one);
+                    }
+                    1 if waiting.iter().all(|receives| !receives.contains(&one)) => of[one] = at,
+                    2 => {
+                        let expected = (!waiting[at].is_empty()).then(|| waiting[at].remove(0));
+                        assert_eq!(comms[at].taken_told(0, 7), expected, "seed {seed}");
+                    }
+                    3 => comms[at].tell(below(2) == 0),
+                    _ => {
+                        let place = waiting[of[one]].iter().position(|waits| *waits == one);
+                        assert_eq!(comms[of[one]].cancels(names[one], one), place.is_some(), "seed {seed}");
+                        place.map(|place| waiting[of[one]].remove(place));
+                    }
+                }
+                assert_eq!(comms[at].posted() as usize, waiting[at].len(), "seed {seed}");
+            }
+        }
+    }
+}
