@@ -98,7 +98,7 @@ pub(crate) struct State {
     pub(crate) busy: Busy,
     /// Whether the job must end.
     pub(crate) has_failed: bool,
-    /// Whether [`super::progress::leave`] has work to do once nothing is entered.
+    /// Whether [`super::leave::leave`] has work to do once nothing is entered.
     pub(crate) has_more: bool,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
-//! - The process: `instance` (the state, and the right to use it), `progress` (polls ports, handles completions).
-//! - Messages that arrive: `incoming` hands them to the messenger; `finish` completes requests.
+//! - The process: `instance` (the state, and the right to use it), `progress` (polls, and hands what arrived to the
+//!   messenger), `leave` (what follows once nothing is entered), `finish` (completes requests).
 //! - `ports` lends the ports, and knows which route leads to a peer; `tools` has all that tools see.
 //!
 //! Matching and protocols are `engine::messenger`'s, which calls this folder as its `host`.
@@ -41,8 +41,8 @@ mod context;
 mod datatype;
 mod finish;
 mod host;
-mod incoming;
 mod instance;
+mod leave;
 mod libmpi;
 mod module;
 mod persistent;

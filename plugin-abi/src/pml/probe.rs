@@ -14,9 +14,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Comm;
 use super::instance::Pml;
+use super::leave::leave;
 use super::libmpi;
 use super::module::{Code, answer, there};
-use super::progress::{Idle, leave, poll};
+use super::progress::{Idle, poll};
 use super::receive::say;
 use crate::runtime::entry::Argument;
 

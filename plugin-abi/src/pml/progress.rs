@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
+//! Progress: polls shared memory and the rails, and hands what they report to the messenger.
 //!
-//! [`poll`] handles a batch of completions in order, with the PML entered, so messages keep their order although Open
-//! MPI's callbacks may poll again. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
-//! callbacks, passes frames to the BTL, and ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking
-//! calls, and the BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of
-//! `hw-tests`.
+//! Whole messages with a posted receive are delivered in place, while their port is entered ([`Receiver`]); all others
+//! after the poll, in order of arrival, with the PML entered, so messages keep their order although Open MPI's callbacks
+//! may poll again. Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), and the BTL's waits ([`begin`]).
+//! Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
-use std::sync::atomic::Ordering;
 
 use engine::events;
 use engine::messenger::host::Memory;
 use engine::messenger::rails::completions::{self, ByRail};
+use engine::messenger::receive::search;
 use engine::messenger::route::Route;
-use engine::messenger::send;
 use engine::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
-use super::finish;
-use super::incoming::{self, Deferred};
 use super::instance::{Pml, Rail, State, pml};
+use super::leave::{leave, leave_call};
 use super::ports::{local, memory};
+use super::tools::deferred::{self, Deferred};
 use super::tools::transfers;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
+use crate::runtime::poller;
 use crate::runtime::token::{Face, Tag};
 use crate::runtime::watch::{Completed, SAFETY};
-use crate::runtime::{failures, poller};
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) extern "C" fn pml_progress() -> c_int {
@@ -67,20 +65,6 @@ fn show() {
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     poll_here::<false>(pml, state)
-}
-
-/// Sends the pending messages whose turn it is.
-#[cold]
-#[inline(never)]
-fn have_turns(pml: &Pml, state: &mut State) {
-    let empty_polls = |rail: &Rail| rail.port().counters().empty_polls.load(Ordering::Relaxed);
-    let empty = || -> u64 { pml.rails().iter().map(empty_polls).sum() };
-    send::in_turns(pml, state, |state| {
-        let before = empty();
-        state.quiet.have_reported(1);
-        poll_here::<false>(pml, state);
-        empty() - before == pml.rails().len() as u64
-    });
 }
 
 /// [`poll`] of one batch, inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
@@ -151,7 +135,7 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     if TOLD && let Some(deferred) = &deferred {
         drop(port);
         // SAFETY: P3: the PML was not left since the message was deferred.
-        unsafe { incoming::deliver_deferred(pml, state, deferred) };
+        unsafe { deferred::deliver(pml, state, deferred) };
         if reported == 0 {
             return done;
         }
@@ -186,8 +170,15 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
         if MULTI_RAIL && !self.state.messenger.rails.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
             return false;
         }
-        // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
-        let is_taken = unsafe { incoming::is_taken::<TOLD>(self.state, arrived, self.deferred) };
+        if arrived.immediate.tag() != Tag::PML.0 {
+            return false;
+        }
+        // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only after the poll has returned.
+        let bytes = unsafe { received(arrived.addr, arrived.len) };
+        let deferred = &mut *self.deferred;
+        let is_taken = search::is_taken(self.state, bytes, |state, communicator, envelope, bytes| {
+            TOLD && deferred::defer(state, deferred, (communicator, envelope), bytes)
+        });
         if MULTI_RAIL && is_taken {
             self.state.messenger.rails.multi_rail.count(self.rail, arrived.immediate.endpoint());
         }
@@ -198,6 +189,16 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
     fn is_busy(&mut self) {
         self.state.has_more |= self.state.busy.polled(BETWEEN_LOOKS);
     }
+}
+
+/// Returns the bytes of a message in its receive slot.
+///
+/// # Safety
+/// R1, R2: the adapter has filled the slot, which is not posted again while the bytes are used.
+#[inline(always)]
+unsafe fn received<'a>(addr: u64, len: u32) -> &'a [u8] {
+    // SAFETY: R1, R2: as this function requires.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(addr as usize), len as usize) }
 }
 
 /// Takes completions in place: those of the BTL's operations and, with one rail, of the PML's silent send buffers.
@@ -269,9 +270,8 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             if tag.face() != Face::Pml {
                 return false;
             }
-            let start = std::ptr::with_exposed_provenance(addr as usize);
-            // SAFETY: R1, R2: the bytes are in a receive slot that is posted again only after the batch is released.
-            let bytes = unsafe { std::slice::from_raw_parts(start, len as usize) };
+            // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only after the batch is released.
+            let bytes = unsafe { received(addr, len) };
             completions::message(pml, state, bytes, ByRail { rail, immediate, qp_num });
             true
         }
@@ -288,23 +288,6 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             completions::link_changed(pml, state, rail, is_up);
             false
         }
-    }
-}
-
-/// Sends messages whose turn it is, leaves the PML, then calls callbacks, passes frames to the BTL, and ends the job if
-/// it must.
-#[inline]
-pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
-    if state.has_more {
-        leave_for_more(pml, state);
-    }
-}
-
-/// Like [`leave`], for a blocking call: also calls Open MPI's progress if the process has long been too busy to do so.
-#[inline]
-pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
-    if state.has_more {
-        leave_call_for_more(pml, state);
     }
 }
 
@@ -332,74 +315,6 @@ pub(crate) fn until<'pml>(
             return state;
         }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
-    let is_due = state.busy.take_due();
-    leave_for_more(pml, state);
-    if is_due {
-        // SAFETY: nothing is entered, so that callbacks may call the PML.
-        unsafe { sys::opal_progress() };
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
-    if !state.messenger.flow.turns.is_empty() {
-        have_turns(pml, &mut state);
-    }
-    state.has_more = false;
-    let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
-    let mut is_to_tell = state.finished.first.is_some();
-    drop(state);
-    if has_failed {
-        end_job(pml);
-    }
-    if !operations.is_empty() {
-        poller::operations_done(operations);
-    }
-    for mut frame in for_btl {
-        deliver(pml, &mut frame);
-        if let Some(mut state) = pml.enter() {
-            state.frames.give_back_released(frame);
-            is_to_tell |= state.finished.first.is_some();
-        }
-    }
-    if is_to_tell {
-        finish::tell(pml);
-    }
-}
-
-fn deliver(pml: &Pml, frame: &mut Frame) {
-    let rail = &pml.rails()[frame.rail];
-    poller::deliver(rail.port().index(), frame);
-    if let Some((source, polled)) = frame.polled.take() {
-        events::end_batch(source, polled);
-    }
-    if !frame.batch.clear_of_requests()
-        && let Some(mut port) = rail.enter()
-    {
-        port.release(&mut frame.batch);
-    }
-}
-
-/// Ends the job, because MPI has no other way to report a lost peer. Prints the reason, unless it was printed.
-#[cold]
-fn end_job(pml: &Pml) {
-    #[cfg(test)]
-    if super::instance::OF_TEST.get().is_some() {
-        return super::instance::JOB_HAS_ENDED.set(true);
-    }
-    for rail in pml.rails() {
-        if let Some(mut port) = rail.enter() {
-            failures::tell(&mut port);
-        }
-    }
-    // SAFETY: ends the process.
-    unsafe { sys::ibex_abort(1) };
 }
 
 /// Makes the PML poll for the BTL as well.

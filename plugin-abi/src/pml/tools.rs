@@ -23,6 +23,7 @@ use super::request::{Handle, Told};
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::watch::{Completed, number, numbers};
 
+pub(super) mod deferred;
 pub(super) mod listening;
 pub(super) mod path_taken;
 pub(super) mod reads;

@@ -18,7 +18,7 @@ use ibex_ffi::openmpi::{release, sys};
 use super::super::communicator::{Comm, Communicator};
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
-use super::super::progress;
+use super::super::{leave, progress};
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
@@ -128,6 +128,6 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
     let mut state = pml.enter().expect("nobody is inside");
     let kept = state.messenger.contexts.add(context, added).expect("the number is new");
     search::deliver_early(pml, &mut *state, context, kept);
-    progress::leave(pml, state);
+    leave::leave(pml, state);
     raw
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands the messages that arrive for the PML to the messenger (`engine::messenger::receive`): whole ones in place,
-//! while their port is entered, if a receive is posted for them; short ones of a listened-to communicator deferred,
-//! until the port is left; all others after the poll.
+//! Short messages to a communicator that a tool listens to, in the poll of a blocking receive: they are copied while
+//! their port is entered ([`defer`]), and delivered, with their events, once it is left ([`deliver`]).
 //!
-//! Called by `progress`, `failover` and `local` for each message, in order of arrival. Grade: hot for whole messages.
-//! Threads: the one that has entered the PML; with a port only in [`is_taken`]. Tests: `pml/tests.rs`, and
-//! `unexpected_memory.c` and others in `hw-tests/mpi`.
+//! Called by `progress`. Grade: hot for a watched message. Threads: the one that has entered the PML. Tests:
+//! `pml/tests.rs`, and `mpi_t_matching.c` in `hw-tests/tools`.
 
 use std::mem::MaybeUninit;
 
@@ -15,13 +13,12 @@ use engine::messenger::receive::arrived::{Arrival, Arrived, Body};
 use engine::messenger::receive::{delivery, search};
 use engine::messenger::route::Route;
 
-use super::communicator::Communicator;
-use super::finish::{note, note_not_put};
-use super::instance::{Pml, State};
-use super::request::{Handle, Outcome, Owner};
-use super::tools::watch;
+use super::watch;
+use crate::pml::communicator::Communicator;
+use crate::pml::finish::{note, note_not_put};
+use crate::pml::instance::{Pml, State};
+use crate::pml::request::{Handle, Outcome, Owner};
 use crate::runtime::listeners::{Event, Listeners};
-use crate::runtime::token::Tag;
 
 /// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
 pub(crate) struct Deferred {
@@ -34,32 +31,23 @@ pub(crate) struct Deferred {
 /// Longest data that is deferred, bytes.
 const MAX_DEFERRED: usize = 64;
 
-/// Delivers a whole message in place, while the port is entered, if a receive is posted for it. `TOLD`: copies the
-/// first short message that matches the first receive of a communicator with listeners to `deferred`, for
-/// [`deliver_deferred`]. Returns whether it did either.
+/// Copies a short message that matches the first receive of a communicator with listeners to `deferred`, unless another
+/// one is there, for [`deliver`]. Returns whether it did.
 #[inline(always)]
-pub(crate) unsafe fn is_taken<const TOLD: bool>(
+pub(crate) fn defer(
     state: &mut State,
-    arrived: engine::transport::Arrived,
     deferred: &mut Option<Deferred>,
+    (communicator, envelope): (&'static Communicator, Envelope),
+    bytes: &[u8],
 ) -> bool {
-    if arrived.immediate.tag() != Tag::PML.0 {
+    let length = bytes.len();
+    if length > MAX_DEFERRED || deferred.is_some() || !state.queues(communicator).0.is_for_told(envelope) {
         return false;
     }
-    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    // SAFETY: R1, R2: the adapter has filled the slot, which may be read, as this function requires.
-    let bytes = unsafe { std::slice::from_raw_parts(start, arrived.len as usize) };
-    search::is_taken(state, bytes, |state, communicator, envelope, bytes| {
-        let length = bytes.len();
-        let is_too_much = length > MAX_DEFERRED || deferred.is_some();
-        if !TOLD || is_too_much || !state.queues(communicator).0.is_for_told(envelope) {
-            return false;
-        }
-        let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: `message.bytes` has room for `MAX_DEFERRED` bytes.
-        unsafe { message.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
-        true
-    })
+    let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
+    // SAFETY: `message.bytes` has room for `MAX_DEFERRED` bytes.
+    unsafe { message.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
+    true
 }
 
 /// Delivers a message that was deferred.
@@ -67,7 +55,7 @@ pub(crate) unsafe fn is_taken<const TOLD: bool>(
 /// # Safety
 /// P3: the PML was entered without a break since then, so the communicator is still there (P1).
 #[inline(always)]
-pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &Deferred) {
+pub(crate) unsafe fn deliver(pml: &Pml, state: &mut State, deferred: &Deferred) {
     let Deferred { communicator, envelope, length, .. } = *deferred;
     // SAFETY: P1: `communicator` is alive; P3. `length` bytes were deferred.
     let (listeners, bytes) = unsafe {
