@@ -2,8 +2,8 @@
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
 //! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
-//! [`rails`] the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests. Called by
-//! `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of
+//! [`rails`] the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests, [`tools`]
+//! what is recorded. Called by `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of
 //! the crate.
 
 mod calls;
@@ -14,6 +14,7 @@ mod ports;
 mod progress;
 mod rails;
 mod request;
+mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use ibex::transport::{Batch, Port};
 use ibex::tunables::Tunables;
 
 use crate::memory::Memory;
+use crate::recorder::Recorder;
 use failover::Held;
 use ports::Buffers;
 use request::Requests;
@@ -106,6 +108,8 @@ pub(crate) struct Process {
     /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
     holds_back: BTreeSet<i32>,
     held_by: BTreeMap<i32, (u64, bool)>,
+    /// Records its events; `None`: nobody wants them.
+    recorder: Option<Box<Recorder>>,
 }
 
 /// Returns the name of the process with this rank.
@@ -132,6 +136,7 @@ impl Process {
             has_failed: false,
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
+            recorder: None,
             rails,
         }
     }

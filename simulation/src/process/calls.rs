@@ -3,8 +3,8 @@
 
 use ibex::messenger::flow_control;
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
-use ibex::messenger::host::{Communicators as _, Data as _};
-use ibex::messenger::matching::{Message, MessageHandle, Pattern, ReceiveHandle};
+use ibex::messenger::host::{Communicators as _, Data as _, Tools as _};
+use ibex::messenger::matching::{Envelope, Message, MessageHandle, Pattern, ReceiveHandle};
 use ibex::messenger::receive::delivery;
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
@@ -52,6 +52,7 @@ impl Process {
             Core { role: Role::Send(mode), peer: to as i32, tag, data, posted: 0, route, transfer: Transfer::None };
         let send = self.requests.add(Request { core, number, context, outcome: None, is_finished: false });
         let settings = self.settings;
+        self.tell(send, "comm_req_activate");
         send::begin(&settings, self, send, route);
         Some(send)
     }
@@ -69,6 +70,7 @@ impl Process {
             self.port(home.rail()).send_inline(home.to(), TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
         if is_posted {
             self.note_sent(home, true);
+            self.tell_sent(home, (to, context, tag), bytes.len());
         }
         is_posted
     }
@@ -77,8 +79,12 @@ impl Process {
     pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         self.add_context(wanted.context);
         let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let settings = self.settings;
-        if let Posting::Waits(name) = search::post(&settings, self, receive, Pattern::new(wanted.source, wanted.tag)) {
+        let (settings, pattern) = (self.settings, Pattern::new(wanted.source, wanted.tag));
+        let posting = match self.listeners(wanted.context) {
+            Some(listeners) => search::post_told(&settings, self, receive, pattern, listeners),
+            None => search::post(&settings, self, receive, pattern),
+        };
+        if let Posting::Waits(name) = posting {
             self.requests.get(receive).core.posted = name;
         }
         receive
@@ -111,6 +117,10 @@ impl Process {
                 message: None,
             })
         };
+        if let Some(Found { source, tag, message: Some(handle), .. }) = found {
+            self.tell_probed((wanted.context, Envelope::new(source, tag)), handle);
+        }
+        let queues = self.queues(wanted.context);
         // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
         if found.is_none() || takes && queues.unexpected() == 0 {
             let settings = self.settings;
@@ -130,6 +140,8 @@ impl Process {
         let receive = self.begin_receive(number, wanted, room);
         let taken = self.queues(wanted.context).take(message).expect("a probed message is received once");
         let settings = self.settings;
+        self.tell(receive, "comm_req_activate");
+        self.tell_unexpected(receive);
         delivery::unexpected(&settings, self, receive, taken.envelope, taken.message);
         receive
     }
@@ -140,6 +152,9 @@ impl Process {
         let (context, posted) = (request.context, ReceiveHandle::from_bits(request.core.posted));
         let is_cancelled = self.queues(context).cancel(posted, receive);
         if is_cancelled {
+            for event in ["comm_req_remove_from_posted_q", "comm_req_cancel", "comm_req_complete"] {
+                self.tell(receive, event);
+            }
             self.requests.get(receive).is_finished = true;
             self.finished.push(receive);
         }
@@ -150,6 +165,7 @@ impl Process {
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
         self.communicators.insert(context, Communicator::default());
+        self.tell_communicator(context);
         let settings = self.settings;
         search::deliver_early(&settings, self, context, early);
     }
@@ -162,6 +178,9 @@ impl Process {
     /// Takes the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
         let finished = std::mem::take(&mut self.finished);
+        for request in &finished {
+            self.tell_notify(*request);
+        }
         let end = |handle| {
             let Request { core, number, outcome, is_finished, .. } = self.requests.remove(handle);
             assert!(is_finished && matches!(core.transfer, Transfer::None), "a request ends after its transfer");

@@ -3,7 +3,7 @@
 //! one.
 
 use ibex::messenger::flow_control::Word;
-use ibex::messenger::host::{Communicators, Host, Tools};
+use ibex::messenger::host::{Communicators, Host};
 use ibex::messenger::matching::{Envelope, Matching};
 use ibex::messenger::receive::arrived::Arrived;
 use ibex::messenger::request::{Core, Outcome};
@@ -40,10 +40,6 @@ impl Process {
         let is_held = self.held_by.get(&rank).is_some_and(|(_, is_held)| *is_held);
         assert!(!is_held, "process {} sends a short message to process {rank}, which holds it back", self.rank);
     }
-}
-
-impl Tools for Process {
-    type Listeners = ();
 }
 
 /// A communicator is its context number.
@@ -100,6 +96,7 @@ impl Host for Process {
         let request = self.requests.get(receive);
         assert!(request.outcome.is_none(), "a receive matches one message");
         request.outcome = Some(*outcome);
+        self.tell_taken(receive, outcome);
     }
 
     fn copy(&mut self, send: Handle, receive: Handle) {
@@ -113,6 +110,7 @@ impl Host for Process {
     }
 
     fn finish(&mut self, request: Handle) {
+        self.tell_complete(request);
         let known = self.requests.get(request);
         assert!(!std::mem::replace(&mut known.is_finished, true), "a request ends once");
         self.finished.push(request);
