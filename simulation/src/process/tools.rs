@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a recorded process tells its recorder: the events of its requests and messages, as the PML raises them
-//! (docs/peruse.md), without searches. The sender tells the path of a message. Recording changes nothing in the process:
-//! a short message with a posted receive still goes there while the port polls, and [`Process::tell_taken`] tells its
-//! events afterwards. Called by the messenger and by [`super::calls`]. Grade: test. Threads: one. Tests:
+//! (docs/peruse.md), without searches. The sender tells the path of a message. Recording changes nothing in the
+//! process: a short message with a posted receive still goes there while the port polls, and [`Process::tell_taken`]
+//! tells its events afterwards. Called by the messenger and by [`super::calls`]. Grade: test. Threads: one. Tests:
 //! `tests/trace.rs`.
 
 use ibex::events::{CommunicatorCreated, MatchingEvent, ProtocolEvent};
