@@ -17,6 +17,7 @@ pub mod model;
 mod process;
 pub mod program;
 pub mod random;
+mod recorder;
 pub mod scale;
 pub mod shrink;
 #[cfg(test)]
@@ -25,6 +26,9 @@ mod world;
 
 pub use failure::{Failure, keep_quiet};
 pub use program::{Operation, Program};
+
+use std::error::Error;
+use std::path::Path;
 
 use world::World;
 
@@ -42,7 +46,19 @@ pub struct Report {
 /// # Errors
 /// The check that failed.
 pub fn run(program: &Program) -> Result<Report, Failure> {
+    outcome(World::new(program))
+}
+
+/// Runs a program, and writes its trace to a folder, which has none yet. Returns what came of the run, and of the trace.
+pub fn record(program: &Program, folder: &Path) -> (Result<Report, Failure>, Result<(), Box<dyn Error>>) {
     let mut world = World::new(program);
+    let trace = world.record();
+    let outcome = outcome(world);
+    let written = trace.write(folder, outcome.as_ref().err());
+    (outcome, written)
+}
+
+fn outcome(mut world: World) -> Result<Report, Failure> {
     match failure::caught(|| world.run()) {
         Ok(()) => Ok(Report { history: world.history.hash(), steps: world.history.count }),
         Err(what) => {

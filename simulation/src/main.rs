@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask simulate`: runs the programs of many seeds. Prints the rate, and for a failure the seed, the shrunk
-//! program as a test, and the last steps. Or runs many processes once (`scale`). Grade: test. Threads: one program per
-//! thread. Tests: those of the crate.
+//! program as a test, the last steps, and the folder of its trace. Or writes the trace of one seed's program, or runs
+//! many processes once (`scale`). Grade: test. Threads: one program per thread. Tests: those of the crate.
 
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ibex_simulation::shrink::shrink;
-use ibex_simulation::{Program, keep_quiet, run, scale};
+use ibex_simulation::{Program, keep_quiet, record, run, scale};
 
 /// What the caller asks for.
 struct Arguments {
@@ -53,11 +54,20 @@ fn main() -> ExitCode {
     {
         return print_scale(count);
     }
+    keep_quiet();
+    if let Some((folder, numbers)) = words.split_last()
+        && let Some(Arguments { seeds: 1, from, processes }) = Arguments::read(numbers)
+    {
+        let is_right = print_recorded(&Program::of_seed(from, processes), Path::new(folder));
+        return if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let Some(arguments) = Arguments::read(&words) else {
-        eprintln!("usage: ibex-simulate SEEDS FIRST PROCESSES | ibex-simulate scale PROCESSES");
+        eprintln!(
+            "usage: ibex-simulate SEEDS FIRST PROCESSES | ibex-simulate 1 SEED PROCESSES FOLDER | ibex-simulate scale \
+             PROCESSES"
+        );
         return ExitCode::FAILURE;
     };
-    keep_quiet();
     let begun = Instant::now();
     let (next, done) = (AtomicU64::new(0), Mutex::new(Done::default()));
     std::thread::scope(|scope| {
@@ -115,7 +125,21 @@ fn print_failure(seed: u64, processes: Option<u32>) {
     let small = shrink(&program, |program| run(program).is_err());
     println!("Shrunk, as a test for simulation/src/tests.rs:\n");
     println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
-    if let Err(failure) = run(&small) {
-        println!("which fails:\n{failure}");
+    let name = format!("ibex-simulate-{seed}-{}", std::process::id());
+    print_recorded(&small, &std::env::temp_dir().join(name));
+}
+
+/// Runs a program, writes its trace to a folder, and prints the failure and how to open the trace. Returns whether the
+/// program ran without a failure and the trace was written.
+fn print_recorded(program: &Program, folder: &Path) -> bool {
+    let (outcome, written) = record(program, folder);
+    match &outcome {
+        Ok(report) => println!("{} steps; history {:016x}", report.steps, report.history),
+        Err(failure) => println!("It fails:\n{failure}"),
     }
+    match &written {
+        Ok(()) => println!("Its trace is in {0}: ibex view {0}", folder.display()),
+        Err(error) => println!("There is no trace: {error}"),
+    }
+    outcome.is_ok() && written.is_ok()
 }

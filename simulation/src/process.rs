@@ -2,8 +2,9 @@
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
 //! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
-//! [`shared_memory`] the processes of the same machine, [`request`] and [`data`] the requests. Called by `world`, which never reaches into the state of one process from
-//! another. Grade: test. Threads: one. Tests: those of the crate.
+//! [`shared_memory`] the processes of the same machine, [`request`] and [`data`] the requests, [`tools`] what is
+//! recorded. Called by `world`, which never reaches into the state of one process from another. Grade: test. Threads:
+//! one. Tests: those of the crate.
 
 mod calls;
 mod data;
@@ -12,6 +13,7 @@ mod ports;
 mod progress;
 mod request;
 mod shared_memory;
+mod tools;
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,7 @@ use ibex::transport::{Batch, Port};
 use ibex::tunables::Tunables;
 
 use crate::memory::Memory;
+use crate::recorder::Recorder;
 use request::Requests;
 
 pub(crate) use calls::Wanted;
@@ -138,6 +141,8 @@ pub(crate) struct Process {
     /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
     holds_back: BTreeSet<i32>,
     held_by: BTreeMap<i32, (u64, bool)>,
+    /// Records its events; `None`: nobody wants them.
+    recorder: Option<Box<Recorder>>,
 }
 
 /// Returns the name of the process with this rank.
@@ -171,6 +176,7 @@ impl Process {
             has_failed: false,
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
+            recorder: None,
             shared: Rc::new(shared),
         }
     }

@@ -4,6 +4,8 @@
 
 use super::*;
 
+mod trace;
+
 #[test]
 fn each_message_of_random_programs_arrives_whole_and_once_and_in_order() {
     for seed in 0..200 {

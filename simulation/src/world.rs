@@ -20,6 +20,7 @@ use crate::model::Model;
 use crate::process::{Handle, Process, Wanted};
 use crate::program::Program;
 use crate::random::Random;
+use crate::recorder::Trace;
 
 /// Time that passes when a port reads the clock. A port asks for asynchronous events every 5 ms.
 const TICK: Duration = Duration::from_millis(5);
@@ -128,6 +129,15 @@ impl World {
             has_failed: false,
             random,
         }
+    }
+
+    /// Records the events of all processes from now on.
+    pub(crate) fn record(&mut self) -> Trace {
+        let trace = Trace::new(&self.program);
+        for (rank, process) in self.processes.iter_mut().flatten().enumerate() {
+            process.record(trace.recorder(rank, &self.fabric));
+        }
+        trace
     }
 
     /// Runs the program.

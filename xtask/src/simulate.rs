@@ -4,7 +4,9 @@
 
 use crate::command::{cargo, run, step};
 use crate::workspace::Workspace;
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use clap::builder::ArgPredicate;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Profile of the workspace's `Cargo.toml`.
@@ -16,7 +18,7 @@ const SEEDS: u64 = 20_000;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Number of seeds; each is a program with its schedule and its faults
-    #[arg(long, value_name = "N", default_value_t = SEEDS)]
+    #[arg(long, value_name = "N", default_value_t = SEEDS, default_value_if("trace", ArgPredicate::IsPresent, "1"))]
     seeds: u64,
     /// The first seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -24,23 +26,28 @@ pub(crate) struct Arguments {
     /// Number of processes of each program [default: 2 to 8, as the seed says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: Option<u32>,
+    /// With one seed: writes the trace of its program to this new folder, for `ibex view` and the other commands
+    #[arg(long, value_name = "FOLDER")]
+    trace: Option<PathBuf>,
     /// Instead, so many processes send to 32 neighbours each, then all to one: prints time and memory per peer
-    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes", "trace"],
         value_parser = clap::value_parser!(u32).range(2..=20_000))]
     scale: Option<u32>,
 }
 
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
+    let Arguments { seeds, from, processes, trace, scale } = arguments;
+    ensure!(trace.is_none() || *seeds == 1, "--trace is for one seed, and --seeds says {seeds}");
     let workspace = Workspace::here();
     step("Building the simulation");
     run(workspace.cargo_build().args(["--package", "ibex-simulation", "--profile", PROFILE]))?;
     step("Simulating");
-    let Arguments { seeds, from, processes, scale } = arguments;
     let words = match scale {
         Some(count) => vec!["scale".to_owned(), count.to_string()],
         None => vec![seeds.to_string(), from.to_string(), processes.unwrap_or(0).to_string()],
     };
-    let status = Command::new(workspace.target().join(PROFILE).join("ibex-simulate")).args(words).status()?;
+    let mut simulate = Command::new(workspace.target().join(PROFILE).join("ibex-simulate"));
+    let status = simulate.args(words).args(trace).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -2,7 +2,7 @@
 //! What a program calls: sends, receives, probes and cancels. Called by `world`. Grade: test. Threads: one.
 
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
-use ibex::messenger::host::{Communicators as _, Data as _, Process as _};
+use ibex::messenger::host::{Communicators as _, Data as _, Process as _, Tools as _};
 use ibex::messenger::matching::{MessageHandle, Pattern};
 use ibex::messenger::rails::routes;
 use ibex::messenger::receive::probe::{self, Found};
@@ -42,6 +42,7 @@ impl Process {
             Core { role: Role::Send(mode), peer: to as i32, tag, data, posted: 0, route, transfer: Transfer::None };
         let send = self.requests.add(Request { core, number, context, outcome: None, is_finished: false });
         let shared = self.shared();
+        self.tell(send, "comm_req_activate");
         send::begin(&*shared, self, send, route);
         Some(send)
     }
@@ -56,13 +57,21 @@ impl Process {
         let shared = self.shared();
         let header = EagerSender::new(context, self.rank as i32).header(tag);
         if route.as_local().is_some() {
-            return self.sends_locally_at_once(to, &header, bytes);
+            let is_sent = self.sends_locally_at_once(to, &header, bytes);
+            if is_sent {
+                self.tell_sent(route, (to, context, tag), bytes.len());
+            }
+            return is_sent;
         }
         let home = routes::home(&*shared, self, route);
         let mut port = shared.port(home.rail());
         let is_posted = port.send_inline(home.to(), Shared::TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
         if is_posted && shared.is_multi_rail() {
             routes::note(&mut port, home, true);
+        }
+        drop(port);
+        if is_posted {
+            self.tell_sent(home, (to, context, tag), bytes.len());
         }
         is_posted
     }
@@ -71,8 +80,12 @@ impl Process {
     pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         self.add_context(wanted.context);
         let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let shared = self.shared();
-        if let Posting::Waits(name) = search::post(&*shared, self, receive, Pattern::new(wanted.source, wanted.tag)) {
+        let (shared, pattern) = (self.shared(), Pattern::new(wanted.source, wanted.tag));
+        let posting = match self.listeners(wanted.context) {
+            Some(listeners) => search::post_told(&*shared, self, receive, pattern, listeners),
+            None => search::post(&*shared, self, receive, pattern),
+        };
+        if let Posting::Waits(name) = posting {
             self.requests.get(receive).core.posted = name;
         }
         receive
@@ -114,6 +127,9 @@ impl Process {
         let (queues, lengths) = self.queues(context);
         let is_cancelled = queues.cancel(lengths, posted, receive);
         if is_cancelled {
+            for event in ["comm_req_remove_from_posted_q", "comm_req_cancel", "comm_req_complete"] {
+                self.tell(receive, event);
+            }
             self.requests.get(receive).is_finished = true;
             self.finished.push(receive);
         }
@@ -124,6 +140,7 @@ impl Process {
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
         self.communicators.insert(context, Communicator::default());
+        self.tell_communicator(context);
         let shared = self.shared();
         search::deliver_early(&*shared, self, context, early);
     }
@@ -136,6 +153,9 @@ impl Process {
     /// Takes the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
         let finished = std::mem::take(&mut self.finished);
+        for request in &finished {
+            self.tell_notify(*request);
+        }
         let end = |handle| {
             let Request { core, number, outcome, is_finished, .. } = self.requests.remove(handle);
             assert!(is_finished && matches!(core.transfer, Transfer::None), "a request ends after its transfer");

@@ -3,12 +3,11 @@
 //! one.
 
 use ibex::messenger::flow_control::Word;
-use ibex::messenger::host::{Communicators, Host, Tools, Types};
-use ibex::messenger::matching::Envelope;
+use ibex::messenger::host::{Communicators, Host, Types};
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
-use ibex::messenger::route::{Account, Route};
+use ibex::messenger::route::Route;
 use ibex::messenger::{self};
 
 use super::{Data, Handle, Process, Shared};
@@ -41,32 +40,6 @@ impl Types for Process {
     type Handle = Handle;
     type Process = Shared;
     type Registration = u32;
-}
-
-impl Tools for Process {
-    type Listeners = ();
-    type Completed = ();
-
-    fn completed(&mut self) {}
-
-    fn set_completed(&mut self, (): ()) {}
-
-    fn begins_whole(&mut self, _: &Shared, send: Handle, _route: Route) -> bool {
-        let peer = self.requests.get(send).core.peer;
-        self.may_send_whole(peer);
-        true
-    }
-
-    fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {
-        match held_back {
-            Some(Account(route)) => _ = self.holds_back.insert(self.rank_of(route)),
-            None => self.holds_back.clear(),
-        }
-    }
-
-    fn stored(&mut self, of: (u32, Envelope), _message: (u64, usize)) {
-        self.must_hold_back(of.1.source());
-    }
 }
 
 /// A communicator is its context number.
@@ -120,6 +93,7 @@ impl Host for Process {
         let request = self.requests.get(receive);
         assert!(request.outcome.is_none(), "a receive matches one message");
         request.outcome = Some(*outcome);
+        self.tell_taken(receive, outcome);
     }
 
     fn noted(&mut self, receive: Handle) -> (i32, usize) {
@@ -137,6 +111,7 @@ impl Host for Process {
     }
 
     fn finish(&mut self, request: Handle) {
+        self.tell_complete(request);
         let known = self.requests.get(request);
         assert!(!std::mem::replace(&mut known.is_finished, true), "a request ends once");
         self.finished.push(request);

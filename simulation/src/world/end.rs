@@ -144,5 +144,6 @@ impl World {
             }
         }
         assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
+        self.processes.iter().flatten().for_each(Process::end_recording);
     }
 }

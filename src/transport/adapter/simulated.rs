@@ -357,6 +357,11 @@ impl Fabric {
         self.state().ports[port].answers = [Some(libc::ENOMEM)].into();
     }
 
+    /// Returns the time, which does not pass by this call.
+    pub fn now(&self) -> Duration {
+        self.state().now
+    }
+
     /// Lets time pass.
     pub fn pass(&self, time: Duration) {
         self.state().now += time;
