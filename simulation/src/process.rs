@@ -244,6 +244,7 @@ impl Rail {
         let properties = messenger::host::Rail {
             port: index as u8,
             mbps,
+            max_inline: settings.sizes.inline as usize,
             copy_size: settings.eager,
             receive_size: settings.sizes.receive as usize,
             read_limit: settings.read,

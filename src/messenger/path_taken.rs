@@ -3,10 +3,12 @@
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers as
 //! [`Reason::code`]: in the place of a memory key, why the message cannot be read; in `ClearToSend`, why the receiver
-//! asks for copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade:
+//! asks for copies of a readable one. [`of_message`] finds them out. Called where the protocol is chosen. Grade:
 //! pending. Threads: any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
+
+pub mod of_message;
 
 /// How the bytes of a message travel. Tools and traces know the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use engine::messenger::header::EagerSender;
-use engine::messenger::host::Communicators;
+use engine::messenger::host::{Communicators, Peers};
 use engine::messenger::matching::lengths::Lengths;
 use engine::messenger::receive::queues;
 use engine::messenger::route::Route;
@@ -23,7 +23,6 @@ use ibex_ffi::openmpi::{release, sys};
 
 use super::instance::State;
 use super::libmpi;
-use super::ports::rails;
 use super::request::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::entry::Argument;
@@ -298,7 +297,13 @@ impl Communicators for State {
     }
 
     fn known_route(&mut self, of: &'static Communicator, rank: i32) -> Option<Route> {
-        rails::known(self, of.comm, rank)
+        match of.route(rank) {
+            Route::UNKNOWN => {
+                let name = self.name_of(of, rank)?;
+                self.messenger.rails.known.get(&name).copied()
+            }
+            route => Some(route.unmarked()),
+        }
     }
 
     /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.

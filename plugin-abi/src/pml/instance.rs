@@ -187,6 +187,7 @@ impl Rail {
         let properties = host::Rail {
             port: port.index(),
             mbps: attributes.mbps,
+            max_inline: attributes.max_inline as usize,
             copy_size: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },

@@ -21,7 +21,7 @@ use super::module::{Answer, Code, answer, enter, there};
 use super::ports::{rails, transmit};
 use super::progress::{poll, until};
 use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
-use super::tools::{listening, path_taken, transfers, watch};
+use super::tools::{listening, transfers, watch};
 use super::{finish, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
@@ -165,7 +165,7 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> boo
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
-            path_taken::tell_at_once(listeners, id, &spec, route);
+            watch::tell_path_at_once(pml, listeners, (id, &spec), route);
         }
         tell_of_call(call.comm, listeners, Event::XferEnd, id, &mut spec);
         tell_of_call(call.comm, listeners, Event::Complete, id, &mut spec);

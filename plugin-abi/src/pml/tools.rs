@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), of reads (`reads`), and of the path of a message (`path_taken`); performance
+//! (`watch`), of transfers (`transfers`), and of reads (`reads`); performance
 //! variables (`variables`). `listening` opens and closes the fast paths when tools start or stop
 //! listening. Called by the messenger. Grade: pending; [`Tools::arrives`] and [`Tools::seeks`] are on the path of a
 //! watched message. Threads: the one that has entered the PML. Tests: as in `watch`, and `pml/tests/told.rs`.
@@ -9,7 +9,7 @@ use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::header::EAGER_SIZE;
 use engine::messenger::host::{Bytes, Moved, Ports, Tools};
 use engine::messenger::matching::{Envelope, Message};
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
+use engine::messenger::path_taken::{PathTaken, Protocol, Reason, of_message};
 use engine::messenger::rails::routes;
 use engine::messenger::receive::arrived::{Arrival, Arrived};
 use engine::messenger::receive::probe::Found;
@@ -25,7 +25,6 @@ use crate::runtime::watch::{Completed, number, numbers};
 
 pub(super) mod deferred;
 pub(super) mod listening;
-pub(super) mod path_taken;
 pub(super) mod reads;
 pub(super) mod transfers;
 pub(super) mod variables;
@@ -80,8 +79,8 @@ impl Tools for State {
         watch::told(self, listeners, found, Event::RemovePosted);
         listeners.tell(Event::MatchPosted, id, &mut spec);
         watch::has_message(self, listeners, found, (id, arrival.length), |state| match arrival.message {
-            None => Some(path_taken::came_whole(pml, state, of, arrival.from, (EAGER_SIZE, arrival.length))),
-            Some(message) => path_taken::came(pml, state, of, message, found),
+            None => Some(of_message::came_whole(pml, state, of, arrival.from, (EAGER_SIZE, arrival.length))),
+            Some(message) => of_message::came(pml, state, of, message, found),
         });
         Ok(found)
     }
@@ -108,7 +107,7 @@ impl Tools for State {
         let (of, length) = ((of, found.envelope), found.message.length());
         let id = watch::tell_of_message(self, of, Event::RemoveUnexpected, (found.message.id, length));
         watch::request(self, receive, Event::MatchUnexpected);
-        let path = |state: &mut State| path_taken::came(pml, state, of, &found.message, receive);
+        let path = |state: &mut State| of_message::came(pml, state, of, &found.message, receive);
         watch::has_message(self, listeners, receive, (id, length), path);
         Some(found)
     }
@@ -129,7 +128,7 @@ impl Tools for State {
     fn gets_aside(&mut self, pml: &Pml, of: &'static Communicator, receive: Handle, message: &Message<Arrived>) {
         watch::request(self, receive, Event::Activate);
         watch::match_probed(self, receive, message, |state| {
-            path_taken::came(pml, state, (of, message.envelope), &message.message, receive)
+            of_message::came(pml, state, (of, message.envelope), &message.message, receive)
         });
     }
 
@@ -143,7 +142,7 @@ impl Tools for State {
     }
 
     fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(path_taken::by(pml, routes::home(pml, state, route), how, rails)));
+        watch::goes(self, request, |state| Some(of_message::by(pml, routes::home(pml, state, route), how, rails)));
     }
 
     fn has_begun(&mut self, request: Handle) -> bool {
@@ -167,7 +166,7 @@ impl Tools for State {
     }
 
     fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
-        watch::ends_by(self, send, moved, |state| Some(path_taken::sent(pml, state, send)));
+        watch::ends_by(self, send, moved, |state| Some(of_message::sent(pml, state, send)));
     }
 
     fn begins_reading(&mut self, pml: &Pml, receive: Handle) {

@@ -127,6 +127,10 @@ impl Peers for Process {
         self.rank
     }
 
+    fn name_of(&mut self, _: u32, rank: i32) -> Option<PeerName> {
+        Some(name(rank as u32))
+    }
+
     fn routes_to(&mut self, shared: &Shared, peer: PeerName) -> Vec<Route> {
         // A single port may be connected to the first port of a peer alone.
         (0..shared.rail_count()).map(|rail| Route::new(rail, shared.port(rail).peer(peer, rail as u8))).collect()

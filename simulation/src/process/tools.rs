@@ -6,12 +6,11 @@
 //! `tests/trace.rs`.
 
 use ibex::events::{CommunicatorCreated, MatchingEvent, ProtocolEvent};
-use ibex::messenger::header::{EAGER_SIZE, Header, Match};
 use ibex::messenger::host::{Bytes, Data as _, Moved, Ports as _, Tools};
 use ibex::messenger::matching::{Envelope, Message};
-use ibex::messenger::path_taken::{PathTaken, Protocol, Reason, at_once};
+use ibex::messenger::path_taken::{PathTaken, Protocol, Reason, of_message};
 use ibex::messenger::receive::arrived::{Arrival, Arrived};
-use ibex::messenger::request::{Mode, Outcome, Role};
+use ibex::messenger::request::{Outcome, Role};
 use ibex::messenger::route::{Account, Route};
 
 use super::{Handle, Process, Shared, name};
@@ -65,7 +64,7 @@ impl Process {
     /// Records a send that was posted without a request, and has ended.
     pub(super) fn tell_sent(&mut self, route: Route, (to, context, tag): (u32, u32, i32), length: usize) {
         let Some(id) = self.recorder.as_mut().map(|recorder| recorder.number()) else { return };
-        let path = self.path(route, (Protocol::Inline, Reason::Size), 1);
+        let path = of_message::eager(&*self.shared, route, length);
         for event in ["activate", "xfer_begin", "xfer_end", "complete", "notify"] {
             if event == "xfer_end" {
                 self.put_path(id, (context, length), path);
@@ -129,14 +128,6 @@ impl Process {
         let rest = CommunicatorCreated::default();
         let made = CommunicatorCreated { context, rank, size, count: size, stride: 1, job, ..rest };
         recorder.put("communicator_created", |of, source, time| made.instance(of, source, time));
-    }
-
-    fn path(&self, route: Route, (protocol, reason): (Protocol, Reason), rails: usize) -> PathTaken {
-        if route.as_local().is_some() {
-            return PathTaken::SHARED_MEMORY;
-        }
-        let queue_pair = self.shared.port(route.rail()).queue_pair(route.to()).unwrap_or_default();
-        PathTaken { protocol, reason, port: route.rail() as u32, queue_pair, rails: rails as u32 }
     }
 
     /// Records the path of the message of a send.
@@ -216,10 +207,9 @@ impl Tools for Process {
         }
     }
 
-    fn goes_by_route(&mut self, _: &Shared, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
+    fn goes_by_route(&mut self, shared: &Shared, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
         if self.recorder.is_some() {
-            let path = self.path(route, how, rails);
-            self.goes(request, path);
+            self.goes(request, of_message::by(shared, route, how, rails));
         }
     }
 
@@ -263,15 +253,10 @@ impl Tools for Process {
         if self.told(request).is_none_or(|told| told.has_ended) {
             return;
         }
-        let known = self.requests.get(request);
-        if let (context, core, Role::Send(mode)) = (known.context, &known.core, known.core.role) {
-            let of = Match { context, rank: self.rank as i32, tag: core.tag };
-            let synchronous = || Header::Synchronous(of, 0).encode().as_slice().len();
-            let header = if mode == Mode::Synchronous { synchronous() } else { EAGER_SIZE };
-            let (lengths, has_gaps, route) = ((header, core.data.length()), !core.data.is_contiguous(), core.route);
+        if matches!(self.requests.get(request).core.role, Role::Send(_)) {
             self.begins(request, moved);
-            let how = at_once(lengths, has_gaps, shared.settings.sizes.inline as usize);
-            self.goes_by_route(shared, request, route, how, 1);
+            let path = of_message::sent(shared, self, request);
+            self.goes(request, path);
         }
         self.ends(request, moved);
     }

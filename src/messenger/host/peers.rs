@@ -15,6 +15,9 @@ pub trait Peers: Host {
     /// Returns the rank of this process in its job.
     fn me(&self) -> u32;
 
+    /// Returns the process with this rank in a communicator; `None`: there is no such rank.
+    fn name_of(&mut self, of: Self::Communicator, rank: i32) -> Option<PeerName>;
+
     /// Returns the routes to a process, in the order of rails; none if no port reaches it.
     fn routes_to(&mut self, process: &Self::Process, peer: PeerName) -> Vec<Route>;
 

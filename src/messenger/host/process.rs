@@ -54,6 +54,8 @@ pub struct Rail {
     pub port: u8,
     /// Data rate, Mbit/s.
     pub mbps: u32,
+    /// Longest message inside a work request, header included, bytes.
+    pub max_inline: usize,
     /// Size of a send buffer for eager messages, header included, bytes: the greatest eager limit.
     pub copy_size: usize,
     /// Longest message that a receive slot holds, header included, bytes.

@@ -7,7 +7,7 @@
 //! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
 //! (`Communicator::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
 //! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger has the
-//! process looked up ([`known`]) once the bound of unexpected messages is exceeded.
+//! process looked up (`known_route`) once the bound of unexpected messages is exceeded.
 //!
 //! Grade: setup; [`Peers::eager_limit`] and [`Peers::skips_flow_control`]: hot. Threads: the one that has entered the
 //! PML, and no port; [`route`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
@@ -21,7 +21,7 @@ use engine::select::address;
 use engine::transport::{Cause, Failure};
 use ibex_ffi::openmpi::process::Process;
 
-use crate::pml::communicator::Comm;
+use crate::pml::communicator::{Comm, Communicator};
 use crate::pml::component;
 use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Core, Handle};
@@ -40,12 +40,6 @@ pub(crate) fn route(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
     pml.enter()?.messenger.flow.holders.note(route, communicator.context, rank);
     communicator.set_found(rank, route);
     Some(route)
-}
-
-/// Returns the route to a rank if its process was looked up before, or shared memory reaches it.
-pub(crate) fn known(state: &State, comm: Comm, rank: i32) -> Option<Route> {
-    let process = comm.process(rank)?;
-    state.messenger.rails.known.get(&modex::from_openmpi(process.name())).copied()
 }
 
 #[cold]
@@ -89,7 +83,7 @@ fn find(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
 }
 
 /// Returns the routes to a process, at least one, in the order of rails; or the reason for their absence.
-pub(crate) fn routes_to(pml: &Pml, peer: PeerName) -> Result<Vec<Route>, String> {
+fn routes_to(pml: &Pml, peer: PeerName) -> Result<Vec<Route>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
         Some(Err(error)) => return Err(error.to_string()),
@@ -111,6 +105,10 @@ pub(crate) fn routes_to(pml: &Pml, peer: PeerName) -> Result<Vec<Route>, String>
 impl Peers for State {
     fn me(&self) -> u32 {
         self.rank
+    }
+
+    fn name_of(&mut self, of: &'static Communicator, rank: i32) -> Option<PeerName> {
+        Some(modex::from_openmpi(of.comm.process(rank)?.name()))
     }
 
     fn routes_to(&mut self, pml: &Pml, peer: PeerName) -> Vec<Route> {

@@ -6,19 +6,19 @@
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
+use engine::messenger::path_taken::of_message;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::transport::Failed;
 use ibex_ffi::verbs::Status;
 
-use super::{path_taken, transfers, watch};
+use super::{transfers, watch};
 use crate::pml::instance::{Pml, State};
-use crate::pml::request::{Core, Handle, Request, Transfer};
+use crate::pml::request::{Handle, Request, Transfer};
 use crate::runtime::watch::{Completed, SAFETY, numbers};
 
 /// Raises the events of a receive that will read its message, and notes what events of its reads need.
 pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
-    watch::begins_by(state, receive, Bytes::None.posted(), |state| read_by(pml, state.requests.core(receive)));
+    watch::begins_by(state, receive, Bytes::None.posted(), |state| of_message::read(pml, state, receive));
     let r = state.requests.get(receive);
     let Transfer::Reading(reads) = &r.core.transfer else { return };
     let (remote, wanted) = (reads.address, reads.stripes.length());
@@ -27,13 +27,6 @@ pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
     if let Transfer::Reading(reads) = &mut r.core.transfer {
         reads.watched = watched;
     }
-}
-
-fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
-    let Transfer::Reading(reads) = &receive.transfer else { return None };
-    let mut rails = reads.stripes.rails();
-    let count = rails.len();
-    Some(path_taken::by(pml, rails.next()?.route, (Protocol::Read, Reason::Size), count))
 }
 
 /// Raises the event of a read that is about to be posted.

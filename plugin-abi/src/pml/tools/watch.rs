@@ -17,13 +17,14 @@ use std::ptr::null_mut;
 use engine::events;
 use engine::messenger::host::{Data, Moved};
 use engine::messenger::matching::{Envelope, Message};
-use engine::messenger::path_taken::PathTaken;
+use engine::messenger::path_taken::{PathTaken, of_message};
 use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::transfers;
 use crate::pml::communicator::Communicator;
-use crate::pml::instance::State;
+use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Call, Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::number;
@@ -255,6 +256,14 @@ fn tell_path(listeners: &Listeners, request: &mut Request, bytes: usize, path: P
     let message = if of == id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, path };
     listeners.tell_protocol(id, &mut told);
+}
+
+/// Reports the path of a message that the only port sent without a request.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
+    let path = of_message::eager(pml, route, spec.bytes as usize);
+    listeners.tell_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }
 
 /// Notes the message `id`, of `length` bytes, that a receive has matched, if a tool wants events that name it. Reports
