@@ -2,27 +2,28 @@
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
 //! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
-//! [`rails`] the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests. Called by
-//! `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of
-//! the crate.
+//! [`request`] and [`data`] the requests. Called by `world`, which never reaches into the state of one process from
+//! another. Grade: test. Threads: one. Tests: those of the crate.
 
 mod calls;
 mod data;
-mod failover;
 mod host;
 mod ports;
 mod progress;
-mod rails;
 mod request;
 
+use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ibex::counters::Counters;
 use ibex::messenger;
 use ibex::messenger::flow_control::state::Flow;
+use ibex::messenger::host::Process as _;
 use ibex::messenger::matching::lengths::Lengths;
-use ibex::messenger::rails::MultiRail;
+use ibex::messenger::rails::Rails;
+use ibex::messenger::rails::send_buffers::SendBuffers;
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
@@ -31,8 +32,6 @@ use ibex::transport::{Batch, Port};
 use ibex::tunables::Tunables;
 
 use crate::memory::Memory;
-use failover::Held;
-use ports::Buffers;
 use request::Requests;
 
 pub(crate) use calls::Wanted;
@@ -60,22 +59,45 @@ pub(crate) struct Settings {
     pub(crate) probe_interval: u64,
 }
 
-/// Tag of all messages at the ports.
-const TAG: u8 = 1;
+/// What the messenger may use while the process is borrowed: its ports and settings.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    rails: Vec<Rail>,
+}
 
 /// A port of a process.
 struct Rail {
-    /// `None` while it polls.
-    port: Option<Box<Port<Adapter>>>,
+    port: RefCell<Box<Port<Adapter>>>,
     /// Its number in the fabric.
     place: usize,
-    mbps: u32,
     counters: Arc<Counters>,
-    /// Completions of the last poll.
-    batch: Option<Box<Batch>>,
-    buffers: Buffers,
-    /// Number of messages to each endpoint since it became its peer's home, with several rails.
-    sent: Vec<u32>,
+    properties: messenger::host::Rail,
+}
+
+impl messenger::host::Process for Shared {
+    const TAG: u8 = 1;
+
+    type Adapter = Adapter;
+    type Entered<'a> = RefMut<'a, Port<Adapter>>;
+
+    fn rail_count(&self) -> usize {
+        self.rails.len()
+    }
+
+    fn rail(&self, rail: usize) -> Option<&messenger::host::Rail> {
+        self.rails.get(rail).map(|rail| &rail.properties)
+    }
+
+    fn enter_port(&self, rail: usize) -> Option<RefMut<'_, Port<Adapter>>> {
+        let port = self.rails.get(rail)?.port.try_borrow_mut();
+        Some(RefMut::map(port.expect("a port is entered once at a time"), Box::as_mut))
+    }
+}
+
+impl Shared {
+    fn port(&self, rail: usize) -> RefMut<'_, Port<Adapter>> {
+        self.enter_port(rail).expect("the process has this rail")
+    }
 }
 
 /// The queues of a communicator. A rank is the same in all communicators.
@@ -92,14 +114,15 @@ pub(crate) struct Process {
     pub(crate) settings: Settings,
     memory: Memory,
     fabric: Fabric,
-    rails: Vec<Rail>,
+    shared: Rc<Shared>,
+    /// Completions of the last poll of each rail.
+    batches: Vec<Option<Box<Batch>>>,
     messenger: messenger::State<Process>,
     requests: Requests,
     /// Communicators by context number, which the messenger knows them by as well.
     communicators: BTreeMap<u32, Communicator>,
     /// Routes by rank, of the peers that it has sent to.
     routes: BTreeMap<u32, Route>,
-    multi_rail: MultiRail<Held>,
     /// Requests that have finished since they were last taken.
     finished: Vec<Handle>,
     /// Whether a peer is lost, which ends an MPI job.
@@ -119,38 +142,39 @@ impl Process {
     pub(crate) fn new(fabric: &Fabric, memory: &Memory, rank: u32, settings: Settings) -> Self {
         let rails: Vec<Rail> = (0..settings.rails).map(|index| Rail::open(fabric, rank, index, settings)).collect();
         let flow = Flow::new(settings.unexpected_memory, settings.window, Arc::clone(&rails[0].counters));
+        let shared = Shared { settings, rails };
         Process {
             rank,
             settings,
             memory: memory.clone(),
             fabric: fabric.clone(),
-            messenger: messenger::State::new(flow),
+            messenger: messenger::State::new(
+                flow,
+                Rails::new(shared.rails.iter().map(|rail| &rail.properties), settings.buffers),
+            ),
             requests: Requests::default(),
             communicators: BTreeMap::new(),
             routes: BTreeMap::new(),
-            multi_rail: MultiRail::new(rails.len()),
+            batches: shared.rails.iter().map(|_| Some(Box::default())).collect(),
             finished: Vec::new(),
             has_failed: false,
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
-            rails,
+            shared: Rc::new(shared),
         }
     }
 
-    fn port(&mut self, rail: usize) -> &mut Port<Adapter> {
-        self.rails[rail].port.as_mut().expect("nothing is called while the port polls")
+    /// Returns the ports and settings, to be used beside the rest of the process.
+    pub(crate) fn shared(&self) -> Rc<Shared> {
+        Rc::clone(&self.shared)
     }
 
     /// Lets the numbers of new connections' requests wrap soon, in worlds where they do.
     pub(crate) fn wind(&mut self) {
         if self.settings.wraps {
             let requests = u32::MAX - 5 - self.rank % 32;
-            (0..self.rails.len()).for_each(|rail| self.port(rail).skip_requests(requests));
+            (0..self.shared.rail_count()).for_each(|rail| self.shared.port(rail).skip_requests(requests));
         }
-    }
-
-    fn is_multi_rail(&self) -> bool {
-        self.rails.len() > 1
     }
 
     /// Returns what is not as it was before the first message: `None` if all is given back.
@@ -172,14 +196,18 @@ impl Process {
         if self.requests.in_use() > 0 {
             return Some(format!("{} requests", self.requests.in_use()));
         }
-        self.rails.iter().find_map(Rail::left)
+        if self.messenger.rails.buffers.iter().any(|buffers| buffers.in_use() > 0) {
+            let in_use: Vec<_> = self.messenger.rails.buffers.iter().map(SendBuffers::in_use).collect();
+            return Some(format!("send buffers, by rail: {in_use:?}"));
+        }
+        self.shared.rails.iter().find_map(Rail::left)
     }
 
     /// Describes its connections, for a failure.
     pub(crate) fn describe(&mut self) -> String {
         let mut lines = Vec::new();
         for route in self.routes.clone().into_values().filter(|route| *route != Route::LOOPBACK) {
-            lines.push(self.port(route.rail()).describe(route.to()));
+            lines.push(self.shared.port(route.rail()).describe(route.to()));
         }
         lines.join("\n")
     }
@@ -191,25 +219,20 @@ impl Rail {
         let tunables = Tunables { probe_interval: settings.probe_interval, ..Tunables::default() };
         let (mut port, place, _) = fabric.open(name(rank), mbps, settings.sizes, &tunables);
         if settings.rails > 1 {
-            port.keep_unposted(TAG);
+            port.keep_unposted(Shared::TAG);
         }
-        Rail {
-            place,
+        let properties = messenger::host::Rail {
+            port: index as u8,
             mbps,
-            counters: port.counters(),
-            batch: Some(Box::default()),
-            buffers: Buffers::new(settings.eager as u32, settings.sizes.receive, settings.buffers),
-            sent: Vec::new(),
-            port: Some(Box::new(port)),
-        }
+            copy_size: settings.eager,
+            receive_size: settings.sizes.receive as usize,
+            read_limit: settings.read,
+        };
+        Rail { place, counters: port.counters(), properties, port: RefCell::new(Box::new(port)) }
     }
 
     fn left(&self) -> Option<String> {
         let waiting = self.counters.waiting.load(std::sync::atomic::Ordering::Relaxed);
-        if waiting > 0 {
-            return Some(format!("{waiting} requests wait at a port"));
-        }
-        let in_use = self.buffers.in_use();
-        (in_use > 0).then(|| format!("{in_use} send buffers"))
+        (waiting > 0).then(|| format!("{waiting} requests wait at a port"))
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests and their data, has [`communicators`] and [`ports`], and tells
-//! [`tools`]. The PML is one (`pml/host.rs`), `SmallHost` of the unit tests another (`messenger/tests`).
+//! The host of the messenger: it owns the requests and their data, has [`communicators`], and tells [`tools`]. It has
+//! ports ([`PortHost`]), which [`super::rails`] drives: it lends them ([`process`]), the [`memory`] that they access,
+//! its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another. `SmallHost` of the
+//! unit tests (`messenger/tests`) has queues in place of [`ports`].
 //!
 //! The messenger calls it for all that it does not own. The end of a request is such a call, and no value of a poll:
 //! for a blocking call it is one store. Grade: hot, by static dispatch. Threads: the one that has entered it.
@@ -9,12 +11,25 @@ use super::State;
 use super::request::{Core, Outcome};
 
 mod communicators;
+mod memory;
+mod peers;
 mod ports;
+mod process;
+mod shared_memory;
 mod tools;
 
 pub use communicators::Communicators;
+pub use memory::{Memory, Record};
+pub use peers::Peers;
 pub use ports::{Exposed, NotPacked, Ports, Posted, Transmitted};
+pub use process::{Process, Rail, Types};
+pub use shared_memory::{Payload, SharedMemory};
 pub use tools::{Bytes, Moved, Tools};
+
+/// A host with ports.
+pub trait PortHost: Memory + Peers + SharedMemory {}
+
+impl<H: Memory + Peers + SharedMemory> PortHost for H {}
 
 /// The entered state of a host, and its requests.
 pub trait Host: Tools {
@@ -68,6 +83,10 @@ pub trait Data {
 
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     fn take_all(&mut self, to: &mut [u8]) -> bool;
+
+    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left, as
+    /// far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
+    fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize;
 
     /// Copies a fragment to the data of a receive, from `offset` on, where the last one ended. Returns false if it has
     /// no room, or cannot be unpacked; then no later fragment is, either.

@@ -5,12 +5,13 @@
 //!   [`receive::search`] finds its receive, or stores it, and [`receive::delivery`] delivers it.
 //! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
 //!   message is sent whole. [`header`] has the formats on the wire.
-//! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
-//!   processes. For tools: [`path_taken`], [`members`].
+//! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
+//! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
+//!   [`path_taken`], [`members`].
 //!
-//! It knows no adapter and no MPI library: its [`host`] lends the queues of its communicators, posts the messages and
-//! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host,
-//! which its thread has entered, and the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades
+//! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
+//! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
+//! threads share. Called by the PML (`plugin-abi/src/pml`). Grades
 //! and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
@@ -21,8 +22,10 @@
 use std::collections::VecDeque;
 
 use flow_control::state::Flow;
+use foreign::Foreign;
 use host::Host;
 use matching::{Contexts, Envelope};
+use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
 
@@ -52,13 +55,18 @@ pub struct State<H: Host> {
     pub transfers: Transfers<H::Handle>,
     /// Flow control.
     pub flow: Flow<H::Handle>,
+    /// Processes of other jobs.
+    pub foreign: Foreign,
+    /// The rails: send buffers, peers.
+    pub rails: Rails<H>,
     /// Sends whose next fragment waits for a send buffer.
     pub starved: VecDeque<H::Handle>,
 }
 
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
-    pub fn new(flow: Flow<H::Handle>) -> Self {
-        State { contexts: Contexts::new(), transfers: Transfers::default(), flow, starved: VecDeque::new() }
+    pub fn new(flow: Flow<H::Handle>, rails: Rails<H>) -> Self {
+        let (contexts, transfers, foreign) = (Contexts::new(), Transfers::default(), Foreign::default());
+        State { contexts, transfers, flow, foreign, rails, starved: VecDeque::new() }
     }
 }

@@ -3,10 +3,17 @@
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers as
 //! [`Reason::code`]: in the place of a memory key, why the message cannot be read; in `ClearToSend`, why the receiver
-//! asks for copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade:
-//! pending. Threads: any. Plain data. Tests: below.
+//! asks for copies of a readable one. Called by the host while a tool asks for paths, and where the protocol is chosen.
+//! Grade: pending. Threads: the one that has entered the messenger, and no port. Tests: below, and
+//! `hw-tests/tools/mpi_t_protocols.c`.
 
-use super::header::{EAGER_SIZE, Memory};
+use super::header::{EAGER_SIZE, Header, Match, Memory};
+use super::host::{Data, PortHost, Process};
+use super::matching::Envelope;
+use super::rails::routes;
+use super::receive::arrived::{Arrived, Body};
+use super::request::{Mode, Role};
+use super::route::Route;
 
 /// How the bytes of a message travel. Tools and traces know the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +124,99 @@ pub fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protoco
         return Some((Protocol::Read, Reason::Size));
     }
     has_gaps.then_some((Protocol::Fragments, Reason::Gaps))
+}
+
+/// Returns the path of a message by this route, which uses `rails` ports in all.
+pub fn by<P: Process>(process: &P, route: Route, (protocol, reason): (Protocol, Reason), rails: usize) -> PathTaken {
+    if route.as_local().is_some() {
+        return PathTaken::SHARED_MEMORY;
+    }
+    let Some(rail) = process.rail(route.rail()) else { return PathTaken::without_port(protocol, reason) };
+    let port = process.enter_port(route.rail());
+    let queue_pair = port.and_then(|port| port.queue_pair(route.to())).unwrap_or_default();
+    PathTaken { protocol, reason, port: rail.port.into(), queue_pair, rails: rails as u32 }
+}
+
+/// Returns the length of the longest message inside a work request of a rail, header included, bytes.
+fn inline_of<P: Process>(process: &P, rail: usize) -> usize {
+    process.enter_port(rail).map_or(0, |port| port.attributes().max_inline as usize)
+}
+
+/// Returns the path of a message that is sent whole by this route, by its `lengths` (header and data).
+pub fn whole<P: Process>(process: &P, route: Route, lengths: (usize, usize), has_gaps: bool) -> PathTaken {
+    by(process, route, at_once(lengths, has_gaps, inline_of(process, route.rail())), 1)
+}
+
+/// Returns the path of a send whose message is sent whole.
+pub fn sent<H: PortHost>(process: &H::Process, host: &mut H, send: H::Handle) -> PathTaken {
+    let core = host.core(send);
+    let (route, role, tag) = (core.route, core.role, core.tag);
+    let (length, has_gaps) = (core.data.length(), !core.data.is_contiguous());
+    let header = if role == Role::Send(Mode::Synchronous) {
+        let of = host.communicator(send);
+        synchronous(Match { context: host.number(of), rank: host.rank(of), tag })
+    } else {
+        EAGER_SIZE
+    };
+    let route = routes::home(process, host, route);
+    whole(process, route, (header, length), has_gaps)
+}
+
+/// Returns the length of the header of a synchronous message.
+fn synchronous(of: Match) -> usize {
+    Header::Synchronous(of, 0).encode().as_slice().len()
+}
+
+/// Returns the path of a whole message that has matched, by its `lengths` alone, because the message does not say
+/// whether its sender copied it. `from` may be unknown.
+pub fn came_whole<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    (communicator, envelope): (H::Communicator, Envelope),
+    from: Route,
+    lengths: (usize, usize),
+) -> PathTaken {
+    let known =
+        if from == Route::UNKNOWN { host.look_up(process, communicator, envelope.source()) } else { Some(from) };
+    match known {
+        None => {
+            let (protocol, reason) = at_once(lengths, false, inline_of(process, 0));
+            PathTaken { rails: 1, ..PathTaken::without_port(protocol, reason) }
+        }
+        Some(Route::LOOPBACK) => PathTaken::LOOPBACK,
+        Some(from) => whole(process, from, lengths, false),
+    }
+}
+
+/// Returns the path of a message that has matched; `None` if the receiver may read it.
+pub fn came<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    of: (H::Communicator, Envelope),
+    message: &Arrived,
+    receive: H::Handle,
+) -> Option<PathTaken> {
+    let from = message.from;
+    let (header, memory) = match &message.body {
+        Body::Short(..) | Body::Whole(_) => (EAGER_SIZE, None),
+        Body::Synchronous(..) => {
+            let (context, rank, tag) = (host.number(of.0), of.1.source(), of.1.tag());
+            (synchronous(Match { context, rank, tag }), None)
+        }
+        Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => (0, Some(memory)),
+    };
+    let Some(memory) = memory else {
+        return Some(came_whole(process, host, of, from, (header, message.length())));
+    };
+    if from == Route::LOOPBACK {
+        return Some(PathTaken::LOOPBACK);
+    }
+    if from.as_local().is_some() {
+        return Some(PathTaken::SHARED_MEMORY);
+    }
+    let data = &host.core(receive).data;
+    let (room, has_gaps) = (data.length(), !data.is_contiguous());
+    Some(by(process, from, not_read(memory, room, has_gaps)?, 1))
 }
 
 #[cfg(test)]

@@ -1,288 +1,203 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of the rails. [`MultiRail`] has the peers ([`peer`]) and endpoints of several rails, counts the messages
-//! from each peer, and says whose turn it is when peers have moved ([`failover`]). [`Sent`] counts those to a peer.
-//! [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
+//! The rails: the ports of a process, as the messenger uses them. Does for each host with ports ([`PortHost`]) what the
+//! protocols ask of them ([`Ports`]).
 //!
-//! Used by `pml/ports/rails.rs`, `pml/ports/failover.rs` and `pml/progress.rs`. Grade: hot for
-//! [`MultiRail::may_be_taken`], [`MultiRail::count`], [`MultiRail::peer_of`] and [`Quiet`], else setup. Threads: the
-//! owner's; for [`Sent`], the port's. Tests: below.
+//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that its messages use, its home.
+//! - [`transmit`] gives messages to the port of a route, from [`send_buffers`] where they are copied; [`fragment`] packs
+//!   and posts fragments; [`user_memory`] registers and reads data. [`completions`] handles what the ports report.
+//! - When a port goes down, or a connection fails, [`failover`] moves messages to another port; [`multi_rail`] and
+//!   [`reorder_buffer`] keep their order at the receiver. [`quiet`] says how often to poll.
+//! - [`backlog`] sends by shared memory.
+//!
+//! Called by the protocols, and by the host for completions. Grade: hot for messages that are sent whole, else pending.
+//! Threads: the one that has entered the messenger, and no port. Tests: below each file; `plugin-abi/src/pml/tests.rs`
+//! and `simulation/` over simulated adapters.
 
 use std::collections::HashMap;
 
-use failover::ReorderBuffer;
-pub use peer::Peer;
-
-use super::route::Route;
+use super::header::{Header, PortKey};
+use super::host::{
+    Exposed, Host, NotPacked, PortHost, Ports, Posted, Process as _, Rail, Record, SharedMemory, Transmitted,
+};
+use super::path_taken::Reason;
+use super::rendezvous::read::{ReadRail, ReadTarget};
+use super::rendezvous::stripes::Part;
+use super::request::transfer_id::TransferId;
+use super::route::{Account, Route};
 use crate::peer::PeerName;
-use crate::transport::EndpointId;
+use backlog::Backlog;
+use completions::Held;
+use fragment::Fragment;
+use multi_rail::MultiRail;
+use send_buffers::SendBuffers;
 
+pub mod backlog;
+pub mod completions;
 pub mod failover;
+pub mod fragment;
+pub mod multi_rail;
 pub mod peer;
+pub mod quiet;
+pub mod reorder_buffer;
+pub mod routes;
+pub mod send_buffers;
+pub mod transmit;
+pub mod user_memory;
 
-/// An endpoint of a rail.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    /// Index of the peer; [`NOBODY`] until it is looked up.
-    peer: u32,
-    /// Number of messages that came by this endpoint before its peer first moved.
-    received: u32,
-    /// Whether the peer has moved, so that messages pass the reorder buffer.
-    is_reordered: bool,
+/// The rails' part of the messenger's state.
+pub struct Rails<H: Host> {
+    /// The send buffers of each rail.
+    pub buffers: Vec<SendBuffers<H::Handle>>,
+    /// Processes that this one knows, each with a route as communicators store it.
+    pub known: HashMap<PeerName, Route>,
+    /// The peers and endpoints of several rails.
+    pub multi_rail: MultiRail<Held<H::Completed>>,
+    /// Messages that wait for room in shared memory.
+    pub backlog: Backlog<H::Handle>,
 }
 
-const NOBODY: u32 = u32::MAX;
-
-impl End {
-    const NEW: End = End { peer: NOBODY, received: 0, is_reordered: false };
+impl<H: Host> Rails<H> {
+    /// Makes the state for these rails, with at most `most` send buffers of each size per rail.
+    pub fn new<'a>(rails: impl ExactSizeIterator<Item = &'a Rail>, most: u32) -> Self {
+        Rails {
+            known: HashMap::new(),
+            multi_rail: MultiRail::new(rails.len()),
+            backlog: Backlog::default(),
+            buffers: rails.map(|rail| SendBuffers::new(rail.copy_size, rail.receive_size, most)).collect(),
+        }
+    }
 }
 
-/// When a message that arrives is handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Now.
-    Now,
-    /// Now, and then those messages of this peer that [`MultiRail::release`] returns.
-    NowAndHeld(usize),
-    /// Later: it waits in the reorder buffer. Never if its peer has gone.
-    Later,
-}
+impl<H: PortHost> Ports for H {
+    type Fragment = Fragment<H::Handle>;
 
-/// The peers and endpoints of several rails.
-#[derive(Debug)]
-pub struct MultiRail<M> {
-    /// The peers, by their indices.
-    pub peers: Vec<Peer<M>>,
-    /// The index of each peer.
-    pub by_name: HashMap<PeerName, usize>,
-    /// Indices in `peers` of peers that have gone.
-    free: Vec<usize>,
-    ends: Vec<Vec<End>>,
-}
-
-impl<M> MultiRail<M> {
-    /// Makes the records of `rails` rails.
-    pub fn new(rails: usize) -> Self {
-        MultiRail { peers: Vec::new(), by_name: HashMap::new(), free: Vec::new(), ends: vec![Vec::new(); rails] }
+    fn eager_limit(&self, process: &H::Process, route: Route) -> usize {
+        super::host::Peers::eager_limit(self, process, route)
     }
 
-    /// Adds a peer. Returns its index.
-    pub fn add(&mut self, name: PeerName, peer: Peer<M>) -> usize {
-        let at = self.free.pop().unwrap_or(self.peers.len());
-        for route in &peer.routes {
-            self.set_peer(*route, at);
+    #[inline]
+    fn home(&mut self, process: &H::Process, route: Route) -> Route {
+        routes::home(process, self, route)
+    }
+
+    fn account(&mut self, process: &H::Process, route: Route) -> Account {
+        routes::account(process, self, route)
+    }
+
+    fn has_room(&mut self, process: &H::Process, route: Route) -> bool {
+        if let Some(to) = route.as_local() {
+            return !self.messenger().rails.backlog.waits_for(to);
         }
-        if at < self.peers.len() {
-            self.peers[at] = peer;
-        } else {
-            self.peers.push(peer);
+        process.enter_port(route.rail()).is_some_and(|port| port.has_room(route.to()))
+    }
+
+    fn queue_turn(&mut self, process: &H::Process, route: Route) {
+        if let Some(to) = route.as_local() {
+            return backlog::queue_turn(process, self, to);
         }
-        self.by_name.insert(name, at);
-        at
+        transmit::by_home(process, self, route, |route| transmit::queue_turn::<H>(process, route));
     }
 
-    /// Removes a peer; its index may be reused.
-    pub fn remove(&mut self, name: PeerName) {
-        let Some(at) = self.by_name.remove(&name) else { return };
-        for route in std::mem::take(&mut self.peers[at].routes) {
-            *self.end_mut(route) = End::NEW;
+    fn begin_turn(&mut self, process: &H::Process, route: Route) {
+        if let Some(mut port) = process.enter_port(route.rail()) {
+            port.begin_turn(route.to());
         }
-        self.peers[at].reorder_buffer = None;
-        self.free.push(at);
     }
 
-    /// Returns the index of the peer of a route, once it was looked up.
-    #[inline]
-    pub fn peer_of(&mut self, route: Route) -> Option<usize> {
-        let peer = self.end_mut(route).peer;
-        (peer != NOBODY).then_some(peer as usize)
-    }
-
-    /// Notes the peer of a route, which was looked up.
-    pub fn set_peer(&mut self, route: Route, peer: usize) {
-        self.end_mut(route).peer = peer as u32;
-    }
-
-    #[inline]
-    fn end(&self, rail: usize, to: EndpointId) -> Option<&End> {
-        self.ends[rail].get(to.index() as usize)
-    }
-
-    /// Returns an endpoint; adds it if it is not known.
-    #[inline]
-    fn end_mut(&mut self, route: Route) -> &mut End {
-        let (ends, at) = (&mut self.ends[route.rail()], route.to().index() as usize);
-        if at >= ends.len() {
-            ends.resize(at + 1, End::NEW);
+    fn end_turn(&mut self, process: &H::Process, route: Route) {
+        if let Some(mut port) = process.enter_port(route.rail()) {
+            port.end_turn(route.to(), H::token(Record::Turn));
         }
-        &mut ends[at]
     }
 
-    /// Whether messages by an endpoint may be handled in place, and only counted ([`Self::count`]). False if its peer
-    /// has moved, or the endpoint is unknown.
-    #[inline]
-    pub fn may_be_taken(&self, rail: usize, from: EndpointId) -> bool {
-        self.end(rail, from).is_some_and(|end| !end.is_reordered)
+    fn skips_flow_control(&mut self, process: &H::Process, send: H::Handle) -> bool {
+        super::host::Peers::skips_flow_control(self, process, send)
     }
 
-    /// Counts a message of a peer that has never moved.
-    #[inline]
-    pub fn count(&mut self, rail: usize, from: EndpointId) {
-        let end = self.end_mut(Route::new(rail, from));
-        end.received = end.received.wrapping_add(1);
+    fn set_skips_flow_control(&mut self, process: &H::Process, send: H::Handle, passes: bool) {
+        super::host::Peers::set_skips_flow_control(self, process, send, passes);
     }
 
-    /// Notes a message. `is_there`: whether the port has the endpoint, which a faulty peer may have made up. `copied`
-    /// returns a copy for the reorder buffer.
-    pub fn arrives(
+    fn mark(&mut self, process: &H::Process, account: Account) {
+        let routes = routes::of_account(process, self, account);
+        super::host::Peers::mark(self, process, &routes);
+    }
+
+    fn send_whole(&mut self, process: &H::Process, send: H::Handle, header: &Header, finishes: bool) -> Transmitted {
+        let route = self.core(send).route;
+        if let Some(to) = route.as_local() {
+            return backlog::send_whole(process, self, to, header, send);
+        }
+        let route = routes::home(process, self, route);
+        transmit::message(process, self, route, header.encode().as_slice(), send, finishes)
+    }
+
+    fn control(&mut self, process: &H::Process, route: Route, header: &Header) {
+        if let Some(to) = route.as_local() {
+            return backlog::control(process, self, to, header);
+        }
+        transmit::control(process, self, route, header.encode().as_slice());
+    }
+
+    fn control_with_keys(&mut self, process: &H::Process, route: Route, header: &Header, keys: &[PortKey]) {
+        transmit::control(process, self, route, &[header.encode().as_slice(), &PortKey::encode(keys)].concat());
+    }
+
+    fn pack_fragment(
         &mut self,
-        rail: usize,
-        from: EndpointId,
-        is_there: impl FnOnce() -> bool,
-        copied: impl FnOnce() -> M,
-    ) -> Turn {
-        let peer = match self.end(rail, from) {
-            Some(End { is_reordered: true, peer, .. }) => *peer as usize,
-            known => {
-                if known.is_some() || is_there() {
-                    self.count(rail, from);
-                }
-                return Turn::Now;
-            }
-        };
-        // Without a buffer the peer has gone.
-        let Some(buffer) = self.peers.get_mut(peer).and_then(|peer| peer.reorder_buffer.as_mut()) else {
-            return Turn::Later;
-        };
-        if buffer.arrived(rail) {
-            return Turn::NowAndHeld(peer);
-        }
-        buffer.hold(rail, copied());
-        Turn::Later
+        process: &H::Process,
+        send: H::Handle,
+        receiver: TransferId,
+        offset: u64,
+    ) -> Result<(Fragment<H::Handle>, u64), NotPacked> {
+        fragment::pack(process, self, send, (receiver, offset))
     }
 
-    /// Notes a `Moved` of a peer that came by this rail ([`ReorderBuffer::moved`]). The caller then handles what
-    /// [`Self::release`] returns.
-    pub fn moved(&mut self, peer: usize, rail: usize, (segment, count): (u32, u32)) {
-        if self.peers[peer].reorder_buffer.is_none() {
-            let mut received: u32 = 0;
-            for route in self.peers[peer].routes.clone() {
-                let end = self.end_mut(route);
-                received = received.wrapping_add(end.received);
-                end.is_reordered = true;
-            }
-            self.peers[peer].reorder_buffer = Some(ReorderBuffer::new(self.ends.len(), received));
-        }
-        if let Some(buffer) = &mut self.peers[peer].reorder_buffer {
-            buffer.moved(rail, segment, count);
-        }
+    fn post_fragment(&mut self, process: &H::Process, send: H::Handle, fragment: Fragment<H::Handle>) -> Posted {
+        fragment::post(process, self, send, fragment)
     }
 
-    /// Returns the next held message of a peer whose turn has come.
-    pub fn release(&mut self, peer: usize) -> Option<M> {
-        self.peers[peer].reorder_buffer.as_mut()?.release()
-    }
-}
-
-/// Messages that this process has sent to a peer by one port.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sent {
-    /// Number of messages since the port became the peer's home.
-    pub count: u32,
-    /// Whether the port is the peer's home.
-    pub is_home: bool,
-    /// Whether the connection has failed and was given up.
-    pub is_given_up: bool,
-}
-
-/// Number of rounds in which the rails have reported nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet {
-    rounds: u32,
-}
-
-/// Number of rounds without a report after which rails are polled less often.
-const PATIENCE: u32 = 1000;
-
-/// Number of rounds between two polls of the rails from then on.
-const ONE_IN: u32 = 16;
-
-impl Quiet {
-    /// Begins a round. Returns whether rails are polled in it.
-    #[inline]
-    pub fn are_due(&mut self) -> bool {
-        self.rounds = if self.rounds < PATIENCE + ONE_IN { self.rounds + 1 } else { PATIENCE + 1 };
-        self.rounds <= PATIENCE || self.rounds == PATIENCE + ONE_IN
+    fn has_free_buffer(&mut self) -> bool {
+        self.messenger().rails.buffers.iter().any(SendBuffers::has_free_large)
     }
 
-    /// Notes the number of events of a poll of the rails.
-    #[inline]
-    pub fn have_reported(&mut self, count: usize) {
-        if count > 0 {
-            self.rounds = 0;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thousand_peers_that_come_and_go_take_the_place_of_one() {
-        let mut rails = MultiRail::<()>::new(2);
-        let name = |rank| PeerName { job: 7, rank };
-        for rank in 0..1000 {
-            let routes = [0, 1].map(|rail| Route::new(rail, EndpointId::from_index(rank)));
-            let peer = rails.add(name(rank), Peer::new(routes.into(), [0, 0], |_| true));
-            assert_eq!(rails.peer_of(routes[1]), Some(peer));
-            rails.remove(name(rank));
-            assert_eq!(rails.peer_of(routes[1]), None);
-            rails.remove(name(rank));
-        }
-        assert_eq!((rails.peers.len(), rails.by_name.len(), rails.free.len()), (1, 0, 1));
+    fn expose(&mut self, process: &H::Process, send: H::Handle) -> Result<Exposed<H::Registration>, Reason> {
+        user_memory::expose(process, self, send)
     }
 
-    #[test]
-    fn messages_of_a_peer_that_has_moved_wait_for_those_that_it_sent_by_its_former_port() {
-        let mut rails = MultiRail::new(2);
-        let routes = [0, 1].map(|rail| Route::new(rail, EndpointId::from_index(4)));
-        let peer = rails.add(PeerName { job: 7, rank: 1 }, Peer::new(routes.into(), [0, 0], |_| true));
-        let arrives = |rails: &mut MultiRail<char>, rail| rails.arrives(rail, routes[rail].to(), || true, || 'd');
-        assert!(rails.may_be_taken(0, routes[0].to()));
-        rails.count(0, routes[0].to());
-        assert_eq!(arrives(&mut rails, 0), Turn::Now);
-        // Three messages by the first port; the third is late.
-        rails.moved(peer, 1, (1, 3));
-        assert_eq!((rails.release(peer), rails.may_be_taken(0, routes[0].to())), (None, false));
-        assert_eq!(arrives(&mut rails, 1), Turn::Later);
-        assert_eq!(arrives(&mut rails, 0), Turn::NowAndHeld(peer));
-        assert_eq!((rails.release(peer), rails.release(peer)), (Some('d'), None));
-        assert_eq!(arrives(&mut rails, 1), Turn::NowAndHeld(peer));
-        rails.peers[peer].reorder_buffer = None;
-        assert_eq!(arrives(&mut rails, 1), Turn::Later, "it has gone");
+    fn readable_by(&mut self, process: &H::Process, from: Route, keys: &[PortKey], wanted: u64) -> Vec<(Route, u32)> {
+        routes::readable_by(process, self, from, keys, wanted)
     }
 
-    #[test]
-    fn a_message_that_names_an_unknown_endpoint_creates_no_record_of_it() {
-        let mut rails = MultiRail::<()>::new(2);
-        let (known, made_up) = (EndpointId::from_index(3), EndpointId::from_index((1 << 24) - 2));
-        assert_eq!(
-            [(known, true), (made_up, false)].map(|(from, is)| rails.arrives(1, from, || is, || ())),
-            [Turn::Now; 2]
-        );
-        assert_eq!([known, made_up].map(|from| rails.may_be_taken(1, from)), [true, false]);
-        assert_eq!(rails.ends[1].len(), 4);
+    fn register(
+        &mut self,
+        process: &H::Process,
+        receive: H::Handle,
+        route: Route,
+        wanted: u64,
+    ) -> Option<ReadTarget<H::Registration>> {
+        user_memory::register(process, self, receive, route, wanted)
     }
 
-    #[test]
-    fn quiet_polls_busy_rails_in_each_round_and_silent_ones_in_one_of_sixteen() {
-        let mut rails = Quiet::default();
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
-        let due = (0..16 * 10).filter(|_| rails.are_due()).count();
-        assert_eq!(due, 10);
-        rails.have_reported(0);
-        assert!(!rails.are_due());
-        rails.have_reported(1);
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
+    fn deregister(&mut self, process: &H::Process, rail: usize, registered: H::Registration) {
+        super::host::Memory::deregister(self, process, rail, registered);
+    }
+
+    fn post_read(
+        &mut self,
+        process: &H::Process,
+        receive: H::Handle,
+        by: &ReadRail<H::Registration>,
+        part: Part,
+    ) -> bool {
+        user_memory::post_read(process, self, receive, by, part)
+    }
+
+    fn copy_from_process(&mut self, process: &H::Process, receive: H::Handle, route: Route, of: (u64, u64)) -> bool {
+        SharedMemory::copy_from_process(self, process, receive, route, of)
+    }
+
+    fn fails_over(&mut self, process: &H::Process, route: Route) -> bool {
+        failover::fails_over(process, self, route)
     }
 }

@@ -12,7 +12,7 @@ use crate::transport::EndpointId;
 pub struct Route(u64);
 
 /// A peer in flow control: its first route, which stays the same when its messages use another one
-/// (`pml/ports/rails.rs`).
+/// (`rails/routes.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account(pub Route);
 

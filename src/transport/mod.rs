@@ -17,5 +17,7 @@ pub use completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesReq
 pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use kept::Unposted;
-pub use port::{Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, Setup, WhenDiverted};
+pub use port::{
+    Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, SentMessages, Setup, WhenDiverted,
+};
 pub use work_request::{EndpointId, Immediate, WrId};

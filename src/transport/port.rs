@@ -26,6 +26,7 @@ mod tests;
 use admission::Admission;
 use closing::Closing;
 
+pub use divert::SentMessages;
 pub use open::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
@@ -218,6 +219,8 @@ pub struct Port<A: Adapter = Verbs> {
     parted: Vec<Parted>,
     admission: Admission,
     diversion: Diversion,
+    /// The caller's messages, by endpoint.
+    sent: Vec<SentMessages>,
     kept: Kept,
     /// Reasons of failed connections that the caller has not taken yet.
     untold: Vec<String>,

@@ -117,7 +117,7 @@ extern "C" fn pml_init(
             return null_mut();
         }
         if let Some(rail) = pml.rails().first() {
-            now::begin_eager_limit(rail.copy_size);
+            now::begin_eager_limit(rail.properties.copy_size);
         }
         instance::begin(pml);
         progress::begin();
@@ -137,6 +137,7 @@ fn parameters() -> Option<Tunables> {
 
 fn make(tunables: &Tunables, threads: bool) -> Option<Box<Pml>> {
     let settings = Settings {
+        rank: Process::me().map_or(0, |me| modex::from_openmpi(me.name()).rank),
         eager_limit: tunables.eager_limit as usize,
         read_size: tunables.read_size as u32,
         unexpected_memory: tunables.unexpected_memory,

@@ -4,29 +4,24 @@
 //! Open MPI calls `pml_del_comm` when the last reference to a communicator goes, or in `MPI_Finalize` even if requests
 //! are pending, or never. So `pml_del_comm` drops unexpected messages, and `pmlm_finalize` drops the rest. Open MPI
 //! reuses context numbers. Grade: setup. Threads: any. Tests: `hw-tests/mpi`, such as `connect_cycles.c`.
-//!
-//! **Processes of other jobs** come from spawn, connect or accept. Two processes without a common communicator cannot
-//! send to each other, and either may end without notice. So this process parts from the other (`Port::part`) when
-//! their last communicator goes, and forgets it when the connections have gone; a new communicator cancels the parting.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
+use engine::messenger::foreign;
 use engine::messenger::members;
-use engine::messenger::rails::Sent;
+use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
-use engine::messenger::route::Route;
-use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::{Comm, Communicator};
 use super::component;
-use super::instance::{Pml, Rail, State, pml};
+use super::instance::{Pml, Rail, pml};
 use super::module::{Code, answer, enter, there};
-use super::ports::{local, rails};
+use super::ports::local;
 use super::progress::leave;
 use super::tools::listening::follow;
 use crate::runtime::entry::Argument;
@@ -59,7 +54,12 @@ pub(crate) extern "C" fn pml_add_comm(comm: Comm) -> c_int {
             return Err(Code::ERROR);
         };
         comm.set_part(communicator.as_ptr());
-        joined(pml, &mut state, comm, context);
+        if state.messenger.foreign.is_met
+            && let Some(me) = Process::me()
+        {
+            let members = comm.members(true).filter(|name| name.job != me.name().job).collect();
+            foreign::joined(pml, &mut *state, context, members);
+        }
         search::deliver_early(pml, &mut *state, context, kept);
         leave(pml, state);
         Ok(())
@@ -97,7 +97,7 @@ pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
             for message in communicator.into_queues().into_messages() {
                 flow_control::give_up(pml, &mut *state, &message.message);
             }
-            left(pml, &mut state, context);
+            foreign::left(pml, &mut *state, context);
         }
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
@@ -145,7 +145,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
             if Process::me().is_some_and(|me| me.name().job != process.name().job)
                 && let Some(mut state) = pml().and_then(Pml::enter)
             {
-                state.foreign.is_met = true;
+                state.messenger.foreign.is_met = true;
             }
         }
         // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
@@ -167,7 +167,7 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
         for process in each(all) {
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let routes = rails::remove(&mut state, peer);
+            let routes = routes::remove(&mut *state, peer);
             drop(state);
             for route in routes {
                 if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
@@ -179,62 +179,6 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
         unsafe { local::remove(pml, all) };
         Ok(())
     })
-}
-
-/// Cancels the parting from the members of a new communicator.
-fn joined(pml: &Pml, state: &mut State, comm: Comm, context: u32) {
-    if !state.foreign.is_met {
-        return;
-    }
-    let Some(me) = Process::me().map(|me| modex::from_openmpi(me.name())) else { return };
-    let members: Box<[PeerName]> = comm.members(true).filter(|name| name.job != me.job).collect();
-    if members.is_empty() {
-        return;
-    }
-    for name in &members {
-        for route in state.foreign.parted.remove(name).unwrap_or_default() {
-            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
-                port.rejoin(route.to());
-            }
-        }
-    }
-    state.foreign.join(context, members);
-}
-
-/// Parts from members of a removed communicator that share no other one with this process.
-fn left(pml: &Pml, state: &mut State, context: u32) {
-    if !state.foreign.is_met {
-        return;
-    }
-    for name in state.foreign.leave(context) {
-        let routes = rails::part(state, name);
-        for route in &routes {
-            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
-                port.part(route.to());
-            }
-        }
-        state.foreign.parted.insert(name, routes);
-    }
-    sweep(pml, state);
-}
-
-/// Forgets processes whose connections have gone since the parting.
-fn sweep(pml: &Pml, state: &mut State) {
-    let has_gone = |route: &Route| {
-        let port = pml.rails().get(route.rail()).and_then(Rail::enter);
-        port.is_none_or(|port| port.has_gone(route.to()))
-    };
-    let gone: Vec<_> = state.foreign.parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
-    for (name, routes) in gone {
-        rails::remove(state, name);
-        for route in routes {
-            if let Some(rail) = pml.rails().get(route.rail())
-                && let Some(mut port) = rail.enter()
-            {
-                *rail.sent(&mut port, route.to()) = Sent::default();
-            }
-        }
-    }
 }
 
 /// Reports a new communicator, before any event of its messages. The caller has entered neither PML nor port, because

@@ -274,22 +274,6 @@ impl UserData {
         to.end();
         offset == length
     }
-
-    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left,
-    /// as far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
-    pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
-        if !self.is_contiguous() {
-            if self.convertor.is_none() {
-                self.convertor = Convertor::packing(&self.description);
-            }
-            return self.convertor.as_mut().map_or(0, |from| from.pack(to));
-        }
-        let offset = offset as usize;
-        let length = self.extent.length.saturating_sub(offset).min(to.len());
-        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
-        length
-    }
 }
 
 impl Data for UserData {
@@ -318,6 +302,20 @@ impl Data for UserData {
         let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
         self.end();
         is_taken
+    }
+
+    fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        if !self.is_contiguous() {
+            if self.convertor.is_none() {
+                self.convertor = Convertor::packing(&self.description);
+            }
+            return self.convertor.as_mut().map_or(0, |from| from.pack(to));
+        }
+        let offset = offset as usize;
+        let length = self.extent.length.saturating_sub(offset).min(to.len());
+        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
+        length
     }
 
     fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {

@@ -9,9 +9,8 @@ use engine::messenger::host::Host;
 use super::datatype::UserData;
 use super::finish;
 use super::instance::State;
-use super::ports::read::WatchedReads;
-use super::ports::transmit;
 use super::request::{Core, Handle, Outcome};
+use super::tools::reads::WatchedReads;
 use crate::runtime::messages;
 
 impl Host for State {
@@ -50,15 +49,28 @@ impl Host for State {
         finish::finish(self, request);
     }
 
+    /// The job ends once nothing is entered.
+    #[cold]
     fn fails(&mut self) {
-        transmit::failed(self);
+        self.has_failed = true;
+        self.has_more = true;
     }
 
+    #[cold]
     fn cannot_pack(&mut self, length: usize) {
-        transmit::cannot_pack(self, length);
+        fails_for(self, &messages::cannot_pack(length));
     }
 
+    #[cold]
     fn cannot_send(&mut self, asked: u64, length: u64) {
-        transmit::failed_for(self, &messages::asked_for(asked, length));
+        fails_for(self, &messages::asked_for(asked, length));
     }
+}
+
+/// Ends the job for a reason that no port knows. Prints the reason, unless the job ends already.
+fn fails_for(state: &mut State, why: &str) {
+    if !state.has_failed {
+        messages::operation_failed(why);
+    }
+    state.fails();
 }

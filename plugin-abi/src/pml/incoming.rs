@@ -12,9 +12,8 @@ use std::mem::MaybeUninit;
 use engine::messenger::host::{Bytes, Communicators, Data};
 use engine::messenger::matching::Envelope;
 use engine::messenger::receive::arrived::{Arrival, Arrived, Body};
-use engine::messenger::receive::{self, delivery, search};
+use engine::messenger::receive::{delivery, search};
 use engine::messenger::route::Route;
-use engine::transport::Immediate;
 
 use super::communicator::Communicator;
 use super::finish::{note, note_not_put};
@@ -23,32 +22,6 @@ use super::request::{Handle, Outcome, Owner};
 use super::tools::watch;
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
-
-/// How a message arrived by a rail.
-#[derive(Clone, Copy)]
-pub(crate) struct ByRail {
-    pub(crate) rail: usize,
-    /// Names the sender; not verified.
-    pub(crate) immediate: Immediate,
-    pub(crate) qp_num: u32,
-}
-
-impl ByRail {
-    /// Looks up the sender; `None` if the message came by another queue pair than that of the sender it names.
-    pub(crate) fn route(self, pml: &Pml) -> Option<Route> {
-        let port = pml.rails().get(self.rail)?.enter()?;
-        Some(Route::new(self.rail, port.sender(self.immediate, self.qp_num)?))
-    }
-}
-
-/// Sender of a message.
-#[derive(Clone, Copy)]
-pub(crate) enum Sender {
-    /// [`ByRail::route`] looks the sender up.
-    ByRail(ByRail),
-    /// May be [`Route::UNKNOWN`].
-    Known(Route),
-}
 
 /// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
 pub(crate) struct Deferred {
@@ -136,13 +109,4 @@ fn whole_watched(state: &mut State, listeners: &Listeners, request: Handle, enve
     watch::told_moved(state, listeners, request, Event::XferEnd, Bytes::None.completed());
     watch::told(state, listeners, request, Event::Complete);
     state.requests.get(request).set_finished(true);
-}
-
-/// Handles a message that was not taken in place, header included.
-#[inline(never)]
-pub(crate) fn message(pml: &Pml, state: &mut State, bytes: &[u8], sender: Sender) {
-    receive::handle(pml, state, bytes, || match sender {
-        Sender::ByRail(by) => by.route(pml),
-        Sender::Known(route) => Some(route),
-    });
 }

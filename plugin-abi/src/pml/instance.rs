@@ -6,22 +6,16 @@
 //! process, otherwise none. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::HashMap;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
-use engine::messenger::foreign::Foreign;
-use engine::messenger::rails::{MultiRail, Quiet, Sent};
-use engine::messenger::route::Route;
-use engine::peer::PeerName;
-use engine::transport::EndpointId;
+use engine::messenger::host;
+use engine::messenger::rails::Rails;
+use engine::messenger::rails::quiet::Quiet;
 
-use super::ports::buffer::SendBuffers;
-use super::ports::failover::Held;
-use super::ports::local::Backlog;
 use super::ports::shared_memory::SharedMemory;
 use super::request::{Handle, RequestFunctions, Requests};
 use crate::runtime::device::Port;
@@ -33,6 +27,8 @@ use crate::runtime::port::OpenPort;
 use crate::runtime::token::Tag;
 
 pub(crate) struct Settings {
+    /// Rank of this process in its job.
+    pub(crate) rank: u32,
     /// Initial value of the eager limit, bytes.
     pub(crate) eager_limit: usize,
     /// Longest read of a message, bytes.
@@ -56,14 +52,7 @@ pub(crate) struct Rail {
     entry: NonNull<Exclusive<Port>>,
     /// Frame of the last poll; the next poll releases its slots.
     frame: UnsafeCell<Box<Frame>>,
-    /// Size of a send buffer for eager messages, header included, bytes: the greatest eager limit.
-    pub(crate) copy_size: usize,
-    /// Longest message that a receive slot holds, header included, bytes.
-    pub(crate) receive_size: usize,
-    /// Longest read, bytes.
-    pub(crate) read_limit: u32,
-    /// Counts of sent messages by endpoint, with several rails; for the thread that has entered the port.
-    sent: UnsafeCell<Vec<Sent>>,
+    pub(crate) properties: host::Rail,
 }
 
 /// The PML. `state` stands first, at the PML's own address, so a receive needs only one pointer.
@@ -84,8 +73,7 @@ pub(crate) struct Pml {
     within: AtomicPtr<State>,
 }
 
-// SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3, its counts by the
-// holder of its port. `Exclusive` guards the state. The cell is written by the thread that initialises MPI, before
+// SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards the state. The cell is written by the thread that initialises MPI, before
 // others exist.
 unsafe impl Sync for Pml {}
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to the PML's own memory.
@@ -95,11 +83,8 @@ unsafe impl Send for Pml {}
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) messenger: messenger::State<State>,
-    pub(crate) buffers: Vec<SendBuffers>,
-    pub(crate) peers: HashMap<PeerName, Route>,
-    pub(crate) multi_rail: MultiRail<Held>,
-    pub(crate) foreign: Foreign,
-    pub(crate) backlog: Backlog,
+    /// Rank of this process in its job.
+    pub(crate) rank: u32,
     pub(crate) quiet: Quiet,
     pub(crate) finished: Chain,
     /// Frames with completions for the BTL.
@@ -197,13 +182,17 @@ impl Rail {
     pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
         let attributes = port.attributes();
         let longest = attributes.max_message.min(u64::from(read_size)) as u32;
-        Rail {
-            entry: NonNull::from(port.exclusive()),
-            frame: UnsafeCell::new(Frame::new()),
-            sent: UnsafeCell::default(),
+        let properties = host::Rail {
+            port: port.index(),
+            mbps: attributes.mbps,
             copy_size: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
+        };
+        Rail {
+            entry: NonNull::from(port.exclusive()),
+            frame: UnsafeCell::new(Frame::new()),
+            properties,
             port: Arc::clone(port),
         }
     }
@@ -224,24 +213,6 @@ impl Rail {
     pub(crate) unsafe fn frame(&self) -> &mut Box<Frame> {
         // SAFETY: P3; the caller has no other reference.
         unsafe { &mut *self.frame.get() }
-    }
-
-    /// Returns the counts of an endpoint, with several rails. `port` proves that this rail's port is entered.
-    ///
-    /// # Panics
-    /// If `port` is another rail's.
-    #[inline]
-    #[allow(clippy::mut_from_ref, reason = "the result borrows the entered port")]
-    pub(crate) fn sent<'port>(&'port self, port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
-        let is_its_own = std::ptr::addr_eq(port, self.entry.as_ptr());
-        assert!(is_its_own, "only the thread that has entered a rail's port may use its counts");
-        // SAFETY: the borrow of the entered port excludes every other thread and every other reference.
-        let all = unsafe { &mut *self.sent.get() };
-        let at = to.index() as usize;
-        if at >= all.len() {
-            all.resize(at + 1, Sent::default());
-        }
-        &mut all[at]
     }
 
     /// Enters the port; waits for other threads. `None`: this thread has entered it already.
@@ -266,10 +237,12 @@ const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
 
 /// Gives all rails the same sizes, because messages may move between ports, and makes the ports keep unposted messages.
 fn make_alike(rails: &mut [Rail]) {
-    let copy_size = rails.iter().map(|rail| rail.copy_size).min().unwrap_or_default();
-    let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
+    let least = |size: fn(&host::Rail) -> usize| rails.iter().map(|rail| size(&rail.properties)).min();
+    let (copy_size, receive_size) = (least(|rail| rail.copy_size), least(|rail| rail.receive_size));
     for rail in rails {
-        (rail.copy_size, rail.receive_size) = (copy_size, receive_size);
+        let properties = &mut rail.properties;
+        properties.copy_size = copy_size.unwrap_or_default();
+        properties.receive_size = receive_size.unwrap_or_default();
         if let Some(mut port) = rail.port.enter() {
             port.keep_unposted(Tag::PML.0);
         }
@@ -281,16 +254,12 @@ impl Pml {
         if rails.len() > 1 {
             make_alike(&mut rails);
         }
-        let buffers = |rail: &Rail| SendBuffers::new(rail.copy_size, rail.receive_size, MOST_BUFFERS);
+        let rails_state = Rails::new(rails.iter().map(|rail| &rail.properties), MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
-            messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown)),
+            messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown), rails_state),
             requests: Requests::new(settings.functions),
-            buffers: rails.iter().map(buffers).collect(),
-            peers: HashMap::new(),
-            multi_rail: MultiRail::new(rails.len()),
-            foreign: Foreign::default(),
-            backlog: Backlog::default(),
+            rank: settings.rank,
             quiet: Quiet::default(),
             finished: Chain::EMPTY,
             for_btl: frame::Polled::default(),
@@ -391,11 +360,6 @@ impl Pml {
         unsafe { self.only_rail.load(Ordering::Relaxed).as_ref() }
     }
 
-    #[inline]
-    pub(crate) fn is_multi_rail(&self) -> bool {
-        self.rails.len() > 1
-    }
-
     pub(crate) fn has_threads(&self) -> bool {
         self.has_threads
     }
@@ -431,8 +395,15 @@ impl Drop for Pml {
 impl Pml {
     pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
-        let settings =
-            Settings { eager_limit: 0, read_size: 0, unexpected_memory: 0, threads, functions, poll_more: |_, _| 0 };
+        let settings = Settings {
+            rank: 0,
+            eager_limit: 0,
+            read_size: 0,
+            unexpected_memory: 0,
+            threads,
+            functions,
+            poll_more: |_, _| 0,
+        };
         Pml::new(Vec::new(), &settings)
     }
 }
@@ -440,8 +411,6 @@ impl Pml {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::device::fabric::{Fabric, Sizes};
-    use crate::tool;
 
     #[test]
     fn a_callback_gets_the_state_of_the_call_that_it_came_from() {
@@ -461,19 +430,5 @@ mod tests {
         let pml = Pml::of_no_rails(false);
         let _state = pml.enter().expect("nobody is inside");
         pml.with_state(|_| ());
-    }
-
-    #[test]
-    #[should_panic(expected = "only the thread that has entered a rail's port may use its counts")]
-    fn a_rail_does_not_show_its_counts_to_a_thread_that_has_entered_the_port_of_another_rail() {
-        let (_beside, fabric) = (tool::tests::beside(), Fabric::default());
-        let sizes = Sizes { inline: 64, bounce: 256, receive: 320, slots: 16, depth: 8 };
-        let rails = [1, 2].map(|mbps| {
-            let port = fabric.open(PeerName { job: 1, rank: 0 }, 1000 * mbps, sizes);
-            Rail::new(&Arc::new(port), 256, 512)
-        });
-        let [mut own, mut other] = rails.each_ref().map(|rail| rail.enter().expect("nobody is inside"));
-        assert_eq!(rails[0].sent(&mut own, EndpointId::from_index(0)).count, 0);
-        rails[0].sent(&mut other, EndpointId::from_index(0)).count = 1;
     }
 }

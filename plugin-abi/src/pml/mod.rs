@@ -5,7 +5,7 @@
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls ports, handles completions).
 //! - Messages that arrive: `incoming` hands them to the messenger; `finish` completes requests.
-//! - `ports` sends, reads, and knows which route leads to a peer; `tools` has all that tools see.
+//! - `ports` lends the ports, and knows which route leads to a peer; `tools` has all that tools see.
 //!
 //! Matching and protocols are `engine::messenger`'s, which calls this folder as its `host`.
 //!
@@ -33,8 +33,7 @@
 //! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
 //! `Request`, `Listeners` or a `&Communicator` (P3). A communicator lives, and was added to the PML and not removed;
 //! listeners are its own. Arguments of MPI and Open MPI are valid (P4). Data, extents, messages, and pointers with a
-//! length may be read or written during the call (P2). A send buffer belongs to the port or route given with it, has
-//! `length` bytes, and only the caller has it, not the adapter (R2).
+//! length may be read or written during the call (P2).
 
 mod communicator;
 mod component;

@@ -9,31 +9,27 @@
 
 use std::ffi::c_int;
 use std::hint::cold_path;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
-use engine::messenger::host::{Bytes, Tools};
-use engine::messenger::rendezvous::{fragments, read};
+use engine::messenger::host::Memory;
+use engine::messenger::rails::completions::{self, ByRail};
 use engine::messenger::route::Route;
 use engine::messenger::send;
-use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
+use engine::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::finish;
-use super::incoming::{self, ByRail, Deferred, Sender};
+use super::incoming::{self, Deferred};
 use super::instance::{Pml, Rail, State, pml};
-use super::ports::buffer::{Content, SendBuffer};
-use super::ports::token::{self, Record};
-use super::ports::{failover, flow, local, transmit};
-use super::request::{Handle, Transfer};
+use super::ports::{local, memory};
 use super::tools::transfers;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::token::{Face, RecordKind, Tag};
+use crate::runtime::token::{Face, Tag};
 use crate::runtime::watch::{Completed, SAFETY};
 use crate::runtime::{failures, poller};
 
@@ -197,13 +193,13 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
 
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
-        if MULTI_RAIL && !self.state.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
+        if MULTI_RAIL && !self.state.messenger.rails.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
         let is_taken = unsafe { incoming::is_taken::<TOLD>(self.state, arrived, self.deferred) };
         if MULTI_RAIL && is_taken {
-            self.state.multi_rail.count(self.rail, arrived.immediate.endpoint());
+            self.state.messenger.rails.multi_rail.count(self.rail, arrived.immediate.endpoint());
         }
         is_taken
     }
@@ -218,15 +214,8 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
-        if let (Some(buffer), [buffers]) = (token::as_buffer(token), &mut *self.buffers) {
-            // SAFETY: P3; the engine returns each token once, and this one stands for a buffer that was sent.
-            return unsafe {
-                let is_silent = (*buffer.as_ptr()).content == Content::Silent;
-                if is_silent {
-                    buffers.give_back(buffer);
-                }
-                is_silent
-            };
+        if let (Some(buffer), [buffers]) = (memory::as_buffer(token), &mut *self.messenger.rails.buffers) {
+            return buffers.give_back_silent(buffer);
         }
         let is_taken = self.operations.takes_request(token);
         self.has_more |= is_taken;
@@ -293,79 +282,22 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let start = std::ptr::with_exposed_provenance(addr as usize);
             // SAFETY: R1, R2: the bytes are in a receive slot that is posted again only after the batch is released.
             let bytes = unsafe { std::slice::from_raw_parts(start, len as usize) };
-            let by = ByRail { rail, immediate, qp_num };
-            if pml.is_multi_rail() {
-                failover::message(pml, state, bytes, by);
-            } else {
-                incoming::message(pml, state, bytes, Sender::ByRail(by));
-            }
+            completions::message(pml, state, bytes, ByRail { rail, immediate, qp_num });
             true
         }
-        Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
+        Completion::Request { token, to, outcome } => {
+            let Some(record) = State::record_of(token) else { return false };
+            completions::request(pml, state, (rail, to), record, outcome);
+            true
+        }
         Completion::PeerFailed { peer } => {
-            if !failover::fails_over(pml, state, Route::new(rail, peer)) {
-                transmit::failed(state);
-            }
-            fragments::feed_starved(pml, state);
+            completions::peer_failed(pml, state, Route::new(rail, peer));
             false
         }
         Completion::LinkChanged { is_up } => {
-            failover::link_changed(pml, state, rail, is_up);
-            // Fragments that wait for a buffer of a port that is down can go by another port.
-            fragments::feed_starved(pml, state);
+            completions::link_changed(pml, state, rail, is_up);
             false
         }
-    }
-}
-
-#[inline(never)]
-fn handle_request(
-    pml: &Pml,
-    state: &mut State,
-    rail: usize,
-    token: Token,
-    to: EndpointId,
-    outcome: Result<(), Failed>,
-) -> bool {
-    if RecordKind::of(token).face() != Face::Pml {
-        return false;
-    }
-    // SAFETY: P1: of a completion that the engine reports.
-    match unsafe { token::record(token) } {
-        // SAFETY: R2: the engine returns each token once, and the PML made this one for a buffer of this rail.
-        Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
-        Some(Record::Read(request)) => read::done(pml, state, request, rail, outcome),
-        Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
-        Some(Record::Sent(_)) => _ = transmit::failed(state),
-        Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Route::new(rail, to)),
-        // The port has reported the failure of the peer before.
-        Some(Record::Turn) | None => {}
-    }
-    true
-}
-
-/// Handles the end of a message, or of a fragment, that was sent without a send buffer.
-fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
-    // `Sending`: this was a fragment, else the whole message.
-    if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
-        return fragments::done(pml, state, request);
-    }
-    state.ends_whole(pml, request, Bytes::None.completed());
-    finish::finish(state, request);
-}
-
-/// Handles the completion of a buffer.
-unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBuffer>, outcome: Result<(), Failed>) {
-    // SAFETY: P3, R2: a buffer of this rail that the adapter does not use any more, given back once.
-    let content = unsafe {
-        let content = (*buffer.as_ptr()).content;
-        state.buffers[rail].give_back(buffer);
-        content
-    };
-    match content {
-        _ if outcome.is_err() => _ = transmit::failed(state),
-        Content::Silent => {}
-        Content::Fragment(request) => fragments::done(pml, state, request),
     }
 }
 

@@ -7,7 +7,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use engine::messenger::header::MAX_SIZE;
+use engine::messenger::header::{EAGER_SIZE, MAX_SIZE};
+use engine::messenger::host::Host;
+use engine::messenger::path_taken;
 use engine::messenger::route::Route;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
@@ -19,11 +21,11 @@ use super::module::{Answer, Code, answer, enter, there};
 use super::ports::{rails, transmit};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
-use super::tools::{listening, path_taken, transfers, watch};
+use super::tools::{listening, transfers, watch};
 use super::{finish, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
-use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
 
@@ -163,7 +165,7 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> boo
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
-            path_taken::tell_at_once(listeners, id, &spec, route);
+            tell_path(pml, listeners, id, &spec, route);
         }
         tell_of_call(call.comm, listeners, Event::XferEnd, id, &mut spec);
         tell_of_call(call.comm, listeners, Event::Complete, id, &mut spec);
@@ -185,6 +187,13 @@ fn tell_of_call(comm: Comm, listeners: &Listeners, event: Event, id: u64, spec: 
     {
         transfers::tell_at_once(comm, id, spec, step);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_path(pml: &Pml, listeners: &Listeners, id: u64, spec: &Spec, route: Route) {
+    let path = path_taken::whole(pml, route, (EAGER_SIZE, spec.bytes as usize), false);
+    listeners.tell_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }
 
 #[inline(never)]
@@ -318,6 +327,6 @@ fn send_copy(
 fn begin_by(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>) {
     match route {
         Some(route) => messenger::send::begin(pml, state, request, route),
-        None => _ = transmit::failed(state),
+        None => state.fails(),
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), and of the path of a message (`path_taken`); performance variables
-//! (`variables`). `listening` opens and closes the fast paths when tools start or stop
+//! (`watch`), of transfers (`transfers`), and of reads (`reads`); performance variables (`variables`). `listening` opens and closes the fast paths when tools start or stop
 //! listening. Called by the messenger. Grade: pending; [`Tools::arrives`] and [`Tools::seeks`] are on the path of a
 //! watched message. Threads: the one that has entered the PML. Tests: as in `watch`, and `pml/tests/told.rs`.
 
@@ -9,7 +8,8 @@ use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::header::EAGER_SIZE;
 use engine::messenger::host::{Bytes, Moved, Ports, Tools};
 use engine::messenger::matching::{Envelope, Message};
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
+use engine::messenger::path_taken::{self, PathTaken, Protocol, Reason};
+use engine::messenger::rails::routes;
 use engine::messenger::receive::arrived::{Arrival, Arrived};
 use engine::messenger::receive::probe::Found;
 use engine::messenger::rendezvous::stripes::Part;
@@ -18,13 +18,12 @@ use engine::transport::Failed;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::ports::{rails, read};
 use super::request::{Handle, Told};
 use crate::runtime::listeners::{Event, Listeners};
-use crate::runtime::watch::{number, numbers};
+use crate::runtime::watch::{Completed, number, numbers};
 
 pub(super) mod listening;
-pub(super) mod path_taken;
+pub(super) mod reads;
 pub(super) mod transfers;
 pub(super) mod variables;
 pub(super) mod watch;
@@ -34,6 +33,15 @@ type Of = (&'static Communicator, Envelope);
 
 impl Tools for State {
     type Listeners = &'static Listeners;
+    type Completed = Option<Completed>;
+
+    fn completed(&mut self) -> Option<Completed> {
+        transfers::completion()
+    }
+
+    fn set_completed(&mut self, completed: Option<Completed>) {
+        transfers::completed(completed);
+    }
 
     #[inline(always)]
     fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
@@ -132,7 +140,7 @@ impl Tools for State {
     }
 
     fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::home(pml, state, route), how, rails)));
+        watch::goes(self, request, |state| Some(path_taken::by(pml, routes::home(pml, state, route), how, rails)));
     }
 
     fn has_begun(&mut self, request: Handle) -> bool {
@@ -160,11 +168,19 @@ impl Tools for State {
     }
 
     fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
-        read::begins(pml, self, receive);
+        reads::begins(pml, self, receive);
+    }
+
+    fn read_begins(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part) {
+        reads::started(pml, self, receive, rail, part);
+    }
+
+    fn read_refused(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part) {
+        reads::refused(pml, self, receive, rail, part);
     }
 
     fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
-        read::ended(pml, self, receive, rail, (part, outcome));
+        reads::ended(pml, self, receive, rail, (part, outcome));
     }
 
     fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {

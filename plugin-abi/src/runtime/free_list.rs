@@ -30,10 +30,6 @@ impl<T: Linked> FreeList<T> {
         FreeList { free: null_mut(), blocks: Vec::new() }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.free.is_null()
-    }
-
     /// Takes the record that was given back last. `None`: all are in use.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<T>> {

@@ -2,8 +2,9 @@
 //! What a program calls: sends, receives, probes and cancels. Called by `world`. Grade: test. Threads: one.
 
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
-use ibex::messenger::host::{Communicators as _, Data as _};
+use ibex::messenger::host::{Communicators as _, Data as _, Process as _};
 use ibex::messenger::matching::{MessageHandle, Pattern};
+use ibex::messenger::rails::routes;
 use ibex::messenger::receive::probe::{self, Found};
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
@@ -12,7 +13,7 @@ use ibex::messenger::send;
 use ibex::transport::Sent;
 
 use super::request::Request;
-use super::{Communicator, Data, Ended, Handle, Process, TAG};
+use super::{Communicator, Data, Ended, Handle, Process, Shared};
 
 /// The communicator, source and tag of a receive or probe; the wildcards are those of `matching`.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +41,8 @@ impl Process {
         let core =
             Core { role: Role::Send(mode), peer: to as i32, tag, data, posted: 0, route, transfer: Transfer::None };
         let send = self.requests.add(Request { core, number, context, outcome: None, is_finished: false });
-        let settings = self.settings;
-        send::begin(&settings, self, send, route);
+        let shared = self.shared();
+        send::begin(&*shared, self, send, route);
         Some(send)
     }
 
@@ -52,12 +53,13 @@ impl Process {
             return false;
         }
         self.may_send_whole(to as i32);
-        let home = self.home_of(route);
+        let shared = self.shared();
+        let home = routes::home(&*shared, self, route);
         let header = EagerSender::new(context, self.rank as i32).header(tag);
-        let is_posted =
-            self.port(home.rail()).send_inline(home.to(), TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
-        if is_posted {
-            self.note_sent(home, true);
+        let mut port = shared.port(home.rail());
+        let is_posted = port.send_inline(home.to(), Shared::TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
+        if is_posted && shared.is_multi_rail() {
+            routes::note(&mut port, home, true);
         }
         is_posted
     }
@@ -66,8 +68,8 @@ impl Process {
     pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         self.add_context(wanted.context);
         let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let settings = self.settings;
-        if let Posting::Waits(name) = search::post(&settings, self, receive, Pattern::new(wanted.source, wanted.tag)) {
+        let shared = self.shared();
+        if let Posting::Waits(name) = search::post(&*shared, self, receive, Pattern::new(wanted.source, wanted.tag)) {
             self.requests.get(receive).core.posted = name;
         }
         receive
@@ -84,8 +86,8 @@ impl Process {
     /// Looks for a message. `takes`: takes it out, for [`Self::receive_probed`].
     pub(crate) fn probe(&mut self, wanted: Wanted, takes: bool) -> Option<Found> {
         self.add_context(wanted.context);
-        let settings = self.settings;
-        probe::probe(&settings, self, wanted.context, (wanted.source, wanted.tag), takes)
+        let shared = self.shared();
+        probe::probe(&*shared, self, wanted.context, (wanted.source, wanted.tag), takes)
     }
 
     /// Receives a message that a probe took out.
@@ -97,8 +99,8 @@ impl Process {
         room: (usize, bool),
     ) -> Handle {
         let receive = self.begin_receive(number, wanted, room);
-        let settings = self.settings;
-        probe::receive(&settings, self, receive, message);
+        let shared = self.shared();
+        probe::receive(&*shared, self, receive, message);
         receive
     }
 
@@ -119,8 +121,8 @@ impl Process {
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
         self.communicators.insert(context, Communicator::default());
-        let settings = self.settings;
-        search::deliver_early(&settings, self, context, early);
+        let shared = self.shared();
+        search::deliver_early(&*shared, self, context, early);
     }
 
     /// Returns the communicator with this context number.

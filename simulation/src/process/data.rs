@@ -65,7 +65,7 @@ impl Data {
     }
 
     /// Copies the data from `offset` on, as much as `to` has room for. Returns how much.
-    pub(super) fn take_at(&self, offset: usize, to: &mut [u8]) -> usize {
+    fn copy_to(&self, offset: usize, to: &mut [u8]) -> usize {
         let length = to.len().min(self.length - offset);
         let has_gaps = self.has_gaps;
         self.with(|bytes| {
@@ -81,7 +81,7 @@ impl Data {
     /// Returns a copy of the data.
     pub(super) fn packed(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.length];
-        self.take_at(0, &mut bytes);
+        self.copy_to(0, &mut bytes);
         bytes
     }
 }
@@ -102,7 +102,11 @@ impl host::Data for Data {
     }
 
     fn take_all(&mut self, to: &mut [u8]) -> bool {
-        self.take_at(0, to) == to.len()
+        self.copy_to(0, to) == to.len()
+    }
+
+    fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        self.copy_to(offset as usize, to)
     }
 
     fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {
@@ -128,7 +132,7 @@ mod tests {
             let (from, mut to) = (Data::new(&memory, &bytes, 100, has_gaps), Data::new(&memory, &[], 100, has_gaps));
             for offset in (0..100).step_by(7) {
                 let mut fragment = [0; 7];
-                let length = from.take_at(offset, &mut fragment);
+                let length = from.copy_to(offset, &mut fragment);
                 assert!(to.put_at(offset as u64, &fragment[..length]));
             }
             assert_eq!(to.packed(), bytes);

@@ -3,15 +3,15 @@
 //! one.
 
 use ibex::messenger::flow_control::Word;
-use ibex::messenger::host::{Communicators, Host, Tools};
+use ibex::messenger::host::{Communicators, Host, Tools, Types};
 use ibex::messenger::matching::Envelope;
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
-use ibex::messenger::route::Route;
+use ibex::messenger::route::{Account, Route};
 use ibex::messenger::{self};
 
-use super::{Data, Handle, Process};
+use super::{Data, Handle, Process, Shared};
 
 impl Process {
     /// Panics unless the sender of an unexpected message is held back, if their memory is beyond its bound.
@@ -19,12 +19,6 @@ impl Process {
         let is_beyond = self.messenger.flow.kept.bytes() > self.settings.unexpected_memory;
         let may_send = !is_beyond || rank == self.rank as i32 || self.holds_back.contains(&rank);
         assert!(may_send, "process {rank} is not held back, and fills this one");
-    }
-
-    /// Notes a word that this process sends to a peer.
-    pub(super) fn says(&mut self, route: Route, word: Word) {
-        let rank = self.rank_of(route);
-        _ = if word.holds_back { self.holds_back.insert(rank) } else { self.holds_back.remove(&rank) };
     }
 
     /// Notes a word of a peer, which this process handles now.
@@ -43,11 +37,35 @@ impl Process {
     }
 }
 
+impl Types for Process {
+    type Handle = Handle;
+    type Process = Shared;
+    type Registration = u32;
+}
+
 impl Tools for Process {
     type Listeners = ();
+    type Completed = ();
+
+    fn completed(&mut self) {}
+
+    fn set_completed(&mut self, (): ()) {}
 
     fn stored(&mut self, of: (u32, Envelope), _message: (u64, usize)) {
         self.must_hold_back(of.1.source());
+    }
+
+    fn begins_whole(&mut self, _: &Shared, send: Handle, _route: Route) -> bool {
+        let peer = self.requests.get(send).core.peer;
+        self.may_send_whole(peer);
+        true
+    }
+
+    fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {
+        match held_back {
+            Some(Account(route)) => _ = self.holds_back.insert(self.rank_of(route)),
+            None => self.holds_back.clear(),
+        }
     }
 }
 

@@ -4,28 +4,14 @@
 
 use std::sync::atomic::Ordering;
 
-use ibex::messenger::header::Header;
-use ibex::messenger::receive::{self, search};
-use ibex::messenger::rendezvous::{fragments, read};
-use ibex::messenger::request::Transfer;
+use ibex::messenger::host::{Memory as _, Process as _, Record};
+use ibex::messenger::rails::completions::{self, ByRail};
+use ibex::messenger::receive::search;
 use ibex::messenger::route::Route;
 use ibex::messenger::send;
-use ibex::transport::{
-    Arrived, Completion, EndpointId, Failed, Immediate, Polled, TakesMessages, TakesRequests, Token,
-};
+use ibex::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
 
-use ibex::messenger::host::Host as _;
-
-use super::ports::{Content, Record};
-use super::{Process, TAG};
-
-/// How a message arrived.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ByRail {
-    pub(super) rail: usize,
-    pub(super) immediate: Immediate,
-    pub(super) qp_num: u32,
-}
+use super::{Process, Shared};
 
 /// Delivers whole messages that have a posted receive while a port polls.
 struct Receiver<'a> {
@@ -42,14 +28,15 @@ impl TakesMessages for Receiver<'_> {
 
     fn takes(&mut self, Arrived { addr, len, immediate }: Arrived) -> bool {
         let Receiver { process, rail } = self;
-        assert_eq!(immediate.tag(), TAG);
-        if process.is_multi_rail() && !process.multi_rail.may_be_taken(*rail, immediate.endpoint()) {
+        assert_eq!(immediate.tag(), Shared::TAG);
+        let (is_multi_rail, multi_rail) = (process.shared.is_multi_rail(), &process.messenger.rails.multi_rail);
+        if is_multi_rail && !multi_rail.may_be_taken(*rail, immediate.endpoint()) {
             return false;
         }
         let bytes = process.memory.with(addr, len as usize, |bytes| bytes.to_vec());
         let is_taken = search::is_taken(*process, &bytes, |_, _, _, _| false);
-        if is_taken && process.is_multi_rail() {
-            process.multi_rail.count(*rail, immediate.endpoint());
+        if is_taken && is_multi_rail {
+            process.messenger.rails.multi_rail.count(*rail, immediate.endpoint());
         }
         is_taken
     }
@@ -57,12 +44,10 @@ impl TakesMessages for Receiver<'_> {
 
 impl TakesRequests for Process {
     fn takes_request(&mut self, token: Token) -> bool {
-        let (Record::Buffer(buffer), [rail]) = (Record::of(token), &mut *self.rails) else { return false };
-        let is_silent = rail.buffers.is_silent(buffer);
-        if is_silent {
-            rail.buffers.give_back(buffer);
+        match (Process::record_of(token), &mut *self.messenger.rails.buffers) {
+            (Some(Record::Buffer(buffer)), [buffers]) => buffers.give_back_silent(buffer),
+            _ => false,
         }
-        is_silent
     }
 }
 
@@ -80,126 +65,65 @@ impl Process {
     }
 
     fn poll_rails(&mut self) -> usize {
-        (0..self.rails.len()).map(|rail| self.poll_rail(rail)).sum()
+        (0..self.batches.len()).map(|rail| self.poll_rail(rail)).sum()
     }
 
     fn poll_rail(&mut self, index: usize) -> usize {
-        let rail = &mut self.rails[index];
-        let mut port = rail.port.take().expect("a port polls once at a time");
-        let mut batch = rail.batch.take().expect("a port polls once at a time");
+        let shared = self.shared();
+        let mut batch = self.batches[index].take().expect("a port polls once at a time");
+        let mut port = shared.port(index);
         let Polled { taken, reported } = port.poll_direct(&mut batch, Receiver { process: self, rail: index });
         let is_short = port.is_short_of_receives();
-        self.rails[index].port = Some(port);
+        drop(port);
         for place in 0..reported {
             let completion = batch.completions()[place];
-            self.handle(index, completion);
+            self.handle_completion(&shared, index, completion);
         }
         if reported > 0 && is_short {
-            self.port(index).release(&mut batch);
+            shared.port(index).release(&mut batch);
         }
-        self.rails[index].batch = Some(batch);
+        self.batches[index] = Some(batch);
         taken + reported
     }
 
     /// Sends pending messages once polls find nothing more: a message that holds this process back may be the last that
     /// has arrived.
     fn have_turns(&mut self) {
-        let empty = |process: &Process| -> u64 {
-            process.rails.iter().map(|rail| rail.counters.empty_polls.load(Ordering::Relaxed)).sum()
-        };
-        let mut before = empty(self);
+        let shared = self.shared();
+        let empty =
+            || -> u64 { shared.rails.iter().map(|rail| rail.counters.empty_polls.load(Ordering::Relaxed)).sum() };
+        let mut before = empty();
         for _ in 0..BATCHES {
             self.poll_rails();
-            let after = empty(self);
-            if after - before == self.rails.len() as u64 {
+            let after = empty();
+            if after - before == shared.rail_count() as u64 {
                 break;
             }
             before = after;
         }
-        let settings = self.settings;
         for route in std::mem::take(&mut self.messenger.flow.turns) {
-            send::in_turn(&settings, self, route);
+            send::in_turn(&*shared, self, route);
         }
     }
 
-    fn handle(&mut self, rail: usize, completion: Completion) {
-        let settings = self.settings;
+    fn handle_completion(&mut self, shared: &Shared, rail: usize, completion: Completion) {
         match completion {
             Completion::Message { len, slot, immediate, qp_num, .. } => {
-                let bytes = self.port(rail).copy_received(slot, len);
+                let bytes = shared.port(rail).copy_received(slot, len);
                 assert_eq!(bytes.len(), len as usize, "a message is in its slot");
-                let by = ByRail { rail, immediate, qp_num };
-                if self.is_multi_rail() { self.arrived(&bytes, by) } else { self.message(&bytes, by) }
+                completions::message(shared, self, &bytes, ByRail { rail, immediate, qp_num });
             }
-            Completion::Request { token, to, outcome } => self.request_ended(rail, token, to, outcome),
-            Completion::PeerFailed { peer } => {
-                if !self.moves_from(Route::new(rail, peer)) {
-                    self.fails();
-                }
-                fragments::feed_starved(&settings, self);
+            Completion::Request { token, to, outcome } => {
+                let record = Process::record_of(token).expect("a port returns tokens that it was given");
+                completions::request(shared, self, (rail, to), record, outcome);
             }
-            Completion::LinkChanged { is_up } => {
-                self.link_changed(rail, is_up);
-                fragments::feed_starved(&settings, self);
-            }
-        }
-    }
-
-    /// Returns the route to the sender of a message.
-    pub(super) fn sender(&mut self, by: ByRail) -> Option<Route> {
-        let sender = self.port(by.rail).sender(by.immediate, by.qp_num)?;
-        Some(Route::new(by.rail, sender))
-    }
-
-    /// Handles a message whose turn it is.
-    pub(super) fn message(&mut self, bytes: &[u8], by: ByRail) {
-        let (header, _) = Header::decode(bytes).expect("processes send headers");
-        let (sender, settings, kept) = (self.sender(by), self.settings, self.messenger.flow.kept.bytes());
-        if let (Header::Flow(word), Some(sender)) = (header, sender) {
-            self.hears(sender, word);
-        }
-        receive::handle(&settings, self, bytes, || sender);
-        if self.messenger.flow.kept.bytes() > kept {
-            // Also if the messenger keeps it until its communicator is added.
-            let rank = self.rank_of(sender.expect("the sender of a message is known"));
-            self.must_hold_back(rank);
-        }
-    }
-
-    fn request_ended(&mut self, rail: usize, token: Token, to: EndpointId, outcome: Result<(), Failed>) {
-        let settings = self.settings;
-        match Record::of(token) {
-            Record::Buffer(buffer) => {
-                let content = self.rails[rail].buffers.give_back(buffer);
-                match content {
-                    _ if outcome.is_err() => {
-                        self.fails();
-                        // A send to another peer may wait for this buffer.
-                        fragments::feed_starved(&settings, self);
-                    }
-                    Content::Free => panic!("a free buffer was sent"),
-                    Content::Silent => {}
-                    Content::Fragment(send) => fragments::done(&settings, self, send),
-                }
-            }
-            Record::Read(receive) => read::done(&settings, self, receive, rail, outcome),
-            Record::Sent(_) if outcome.is_err() => self.fails(),
-            Record::Sent(send) => {
-                if matches!(self.requests.get(send).core.transfer, Transfer::Sending(_)) {
-                    return fragments::done(&settings, self, send);
-                }
-                self.finish(send);
-            }
-            Record::Turn if outcome.is_ok() => self.messenger.flow.turns.push(Route::new(rail, to)),
-            // The port has reported the failure of the peer before.
-            Record::Turn => {}
+            Completion::PeerFailed { peer } => completions::peer_failed(shared, self, Route::new(rail, peer)),
+            Completion::LinkChanged { is_up } => completions::link_changed(shared, self, rail, is_up),
         }
     }
 
     /// Has every port ask for the completions of requests that asked for none. Polls take them afterwards.
     pub(crate) fn reclaim(&mut self) {
-        for rail in &mut self.rails {
-            rail.port.as_mut().expect("nothing is called while the port polls").reclaim(&mut |_| false);
-        }
+        (0..self.shared.rail_count()).for_each(|rail| self.shared.port(rail).reclaim(&mut |_| false));
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's ports and shared memory: which route leads to a peer, sending, and access to memory.
+//! What the protocols ask of the ports and of shared memory: which route leads to a peer, sending, and access to memory.
+//! `messenger/rails` does it for each host that has ports.
 //!
 //! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
 //! that has entered the messenger, and no port. Tests: those of the hosts.
 
-use std::fmt::Debug;
-
+use super::process::Types;
 use crate::messenger::header::{Header, PortKey};
 use crate::messenger::path_taken::Reason;
 use crate::messenger::rendezvous::read::{ReadRail, ReadTarget};
@@ -13,14 +13,8 @@ use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::{Account, Route};
 
-/// What a host does with its ports, and with the memory that processes of its machine share.
-pub trait Ports: Sized {
-    /// Names a request.
-    type Handle: Copy + PartialEq;
-    /// What all threads of the process share: its ports and settings.
-    type Process;
-    /// Registration of user memory with a port.
-    type Registration: Copy + Debug;
+/// What the protocols ask of the ports, and of the memory that processes of a machine share.
+pub trait Ports: Types {
     /// A fragment that is packed, and not posted yet.
     type Fragment;
 
@@ -88,7 +82,7 @@ pub trait Ports: Sized {
     fn post_fragment(&mut self, process: &Self::Process, send: Self::Handle, fragment: Self::Fragment) -> Posted;
 
     /// Whether any port has a free send buffer for fragments.
-    fn has_free_buffer(&self) -> bool;
+    fn has_free_buffer(&mut self) -> bool;
 
     /// Lets the peer read the data of a send.
     ///

@@ -5,6 +5,8 @@
 //! Called by `receive` and the protocols where the step happens. A host that has no tools leaves all of it
 //! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
+use std::fmt::Debug;
+
 use super::communicators::Communicators;
 use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
@@ -18,6 +20,14 @@ use crate::transport::Failed;
 pub trait Tools: Communicators {
     /// Listeners of tools to a communicator.
     type Listeners: Copy;
+    /// What a host notes of the completion that it handles, for the events of a message that is handled later.
+    type Completed: Copy + Debug;
+
+    /// Returns the note of the completion that is handled now.
+    fn completed(&mut self) -> Self::Completed;
+
+    /// Sets the note of the completion that is handled from now on.
+    fn set_completed(&mut self, completed: Self::Completed);
 
     /// Returns the listeners to a communicator; `None`: tools are told of no search.
     fn listeners(&mut self, _of: Self::Communicator) -> Option<Self::Listeners> {
@@ -133,6 +143,12 @@ pub trait Tools: Communicators {
     fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
         self.begins(receive, Bytes::None.posted());
     }
+
+    /// Tells tools that a read by this rail is about to be posted.
+    fn read_begins(&mut self, _process: &Self::Process, _receive: Self::Handle, _rail: usize, _part: Part) {}
+
+    /// Tells tools that the port has refused a read.
+    fn read_refused(&mut self, _process: &Self::Process, _receive: Self::Handle, _rail: usize, _part: Part) {}
 
     /// Tells tools that a read by this rail has completed or failed.
     fn read_ended(

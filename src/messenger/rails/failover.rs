@@ -1,163 +1,165 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps the order of the messages of one process to another while they move from port to port. A process sends all its
-//! messages to a peer by one port, which keeps their order, so messages carry no number. When that port goes down the
-//! messages *move*: the following ones, a *segment*, take another port. A segment begins with `Moved`: how often the
-//! messages have moved, and how many messages the previous segment had. The receiver counts the messages that it has
-//! handled, and holds messages of a later segment until the current one is complete. So the sender need not wait until
-//! its messages have arrived. Counts are per pair of processes, over all communicators, and wrap.
+//! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
+//! (ARCHITECTURE.md, "Several ports"). `peer` chooses the port, `reorder_buffer` keeps the order at the receiver.
 //!
-//! ```text
-//! sender     port 1: a b c ... (the link is down)
-//!            port 2:            Moved(segment 1, count 3) d e
-//! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
-//! ```
-//!
-//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `rails`. Pending grade:
-//! for a peer that has never moved, the receiver only counts. Threads: the owner's. Tests: below.
+//! Called by `completions`, `transmit`, `fragment` and the protocols. Grade: setup. Threads: the one that has entered
+//! the messenger, and no port. Tests: those of the hosts.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-/// The receiver's state for a peer whose messages have moved.
-#[derive(Debug)]
-pub struct ReorderBuffer<M> {
-    /// The segment whose messages are handled now.
-    now: u32,
-    /// Number of its messages that the receiver has handled.
-    dealt_with: u32,
-    /// For each port, the segment of the messages that come by it.
-    segments: Vec<u32>,
-    /// Segments whose number of messages is known, with that number.
-    ends: Vec<(u32, u32)>,
-    /// Messages of later segments, by segment, in order of arrival. No queue is empty.
-    held: HashMap<u32, VecDeque<M>>,
-}
+use super::routes;
+use super::send_buffers::{BufferId, Content};
+use super::transmit::{self, queue_by};
+use crate::messenger::header::{Header, MAX_SIZE};
+use crate::messenger::host::{PortHost, Ports, Process, Record, Transmitted};
+use crate::messenger::route::Route;
+use crate::transport::{Failure, Token, Unposted};
+use ibex_ffi::verbs::LocalSpan;
 
-impl<M> ReorderBuffer<M> {
-    /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
-    pub fn new(ports: usize, received: u32) -> Self {
-        ReorderBuffer { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
+/// Moves peers when the port of a rail has lost its link, or has it back.
+#[cold]
+pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
+    if !process.is_multi_rail() {
+        return;
     }
-
-    /// Notes the arrival of a message by this port. Returns true if it is in turn; else the caller holds it.
-    pub fn arrived(&mut self, port: usize) -> bool {
-        let is_its_turn = self.segments[port] == self.now;
-        self.dealt_with = self.dealt_with.wrapping_add(u32::from(is_its_turn));
-        is_its_turn
-    }
-
-    /// Holds a message that came by this port.
-    pub fn hold(&mut self, port: usize, message: M) {
-        self.held.entry(self.segments[port]).or_default().push_back(message);
-    }
-
-    /// Notes a `Moved` that came by this port: segment `segment` begins there, the previous one has `count` messages.
-    pub fn moved(&mut self, port: usize, segment: u32, count: u32) {
-        self.segments[port] = segment;
-        self.ends.push((segment.wrapping_sub(1), count));
-    }
-
-    /// Returns the next held message that is in turn now, and counts it.
-    pub fn release(&mut self) -> Option<M> {
-        loop {
-            if let Entry::Occupied(mut held) = self.held.entry(self.now) {
-                self.dealt_with = self.dealt_with.wrapping_add(1);
-                let first = held.get_mut().pop_front();
-                if held.get().is_empty() {
-                    held.remove();
-                }
-                return first;
-            }
-            let end = (self.now, self.dealt_with);
-            let at = self.ends.iter().position(|known| *known == end)?;
-            self.ends.swap_remove(at);
-            (self.now, self.dealt_with) = (self.now.wrapping_add(1), 0);
+    host.link_changed(process, rail, is_up);
+    for peer in 0..host.messenger().rails.multi_rail.peers.len() {
+        let known = &host.messenger().rails.multi_rail.peers[peer];
+        let to = known.moves(rail, is_up, |route| routes::is_usable(process, route));
+        if let Some(to) = to
+            && !move_to(process, host, peer, to)
+        {
+            host.fails();
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[derive(Debug, Clone, Copy)]
-    enum Wire {
-        Moved(u32, u32),
-        Message(u32),
+/// Gives up a connection that has failed; if it is the peer's home, another port carries its messages. Returns false if
+/// a message is lost, or no port is left.
+#[cold]
+pub fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
+    if !process.is_multi_rail() {
+        return false;
     }
+    let Some(peer) = routes::peer_of(process, host, failed) else { return false };
+    let Some((failure, was_noticed)) = give_up(process, failed) else { return false };
+    let known = &host.messenger().rails.multi_rail.peers[peer];
+    let is_home = known.home.rail() == failed.rail();
+    let other = known.other_than(failed.rail(), |route| routes::is_usable(process, route));
+    let Some(other) = other else { return false };
+    if is_home && !move_to(process, host, peer, other) {
+        return false;
+    }
+    if !was_noticed {
+        host.gives_up(process, failed.rail(), &failure, other.rail());
+    }
+    true
+}
 
-    /// Returns the messages of each port, and their number, if the sender moves to each port of `stays` in turn and
-    /// sends that many messages there.
-    fn sent(ports: usize, stays: &[(usize, u32)]) -> (Vec<VecDeque<Wire>>, u32) {
-        let (mut wires, mut number) = (vec![VecDeque::new(); ports], 0);
-        let mut before: Option<(usize, u32)> = None;
-        for (segment, (port, count)) in (0..).zip(stays) {
-            let port = port % ports;
-            if let Some((_, count)) = before {
-                wires[port].push_back(Wire::Moved(segment, count));
+/// Returns why a connection failed, and whether this was called for it before. `None` if it has not failed, or if it
+/// has lost messages.
+fn give_up<P: Process>(process: &P, failed: Route) -> Option<(Failure, bool)> {
+    let mut port = process.enter_port(failed.rail())?;
+    let failure = port.failure(failed.to())?.clone();
+    if port.has_lost(failed.to()) {
+        return None;
+    }
+    Some((failure, std::mem::replace(&mut port.sent(failed.to()).is_given_up, true)))
+}
+
+/// Moves a peer's messages to another route. Returns false if a message that must move with them cannot be queued
+/// there.
+fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, to: Route) -> bool {
+    let (from, segment) = host.messenger().rails.multi_rail.peers[peer].move_to(to);
+    let Some((count, Unsent { moves, messages })) = leave::<H>(process, from) else { return false };
+    // First, the `Moved` of earlier moves, which the other port has not sent.
+    if !moves.into_iter().all(|message| send_moved::<H>(process, to, &message)) {
+        return false;
+    }
+    let header = Header::Moved { segment, count }.encode();
+    if !send_moved::<H>(process, to, header.as_slice()) {
+        return false;
+    }
+    if let Some(mut port) = process.enter_port(to.rail()) {
+        let sent = port.sent(to.to());
+        (sent.count, sent.is_home) = (0, true);
+    }
+    let has_sent = messages.into_iter().all(|message| send_again(process, host, (from, to), message));
+    let messenger = host.messenger();
+    if messenger.flow.outgoing.is_full(messenger.rails.multi_rail.peers[peer].account()) {
+        Ports::queue_turn(host, process, to);
+    }
+    has_sent
+}
+
+/// Tells the peer of a move, by a message that is not counted.
+fn send_moved<H: PortHost>(process: &H::Process, to: Route, message: &[u8]) -> bool {
+    let Some(mut port) = process.enter_port(to.rail()) else { return false };
+    let bytes = (Arc::from(message), message.len() as u32);
+    transmit::queue::<H>(&mut port, to, bytes, Token(0)) != Transmitted::Failed
+}
+
+/// Messages that waited at a port, to be sent by another one.
+struct Unsent {
+    moves: Vec<Box<[u8]>>,
+    messages: Vec<Unposted>,
+}
+
+/// Stops sending by a route. Returns how many messages went by it, and those that never reached the adapter, in order.
+fn leave<H: PortHost>(process: &H::Process, from: Route) -> Option<(u32, Unsent)> {
+    let mut port = process.enter_port(from.rail())?;
+    let (mut moves, mut messages) = (Vec::new(), Vec::new());
+    port.end_turn(from.to(), H::token(Record::Turn));
+    for message in port.take_unposted(from.to()) {
+        match &message {
+            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
+                moves.push(bytes[..*length as usize].into());
             }
-            for _ in 0..*count {
-                wires[port].push_back(Wire::Message(number));
-                number += 1;
-            }
-            before = Some((port, *count));
+            _ => messages.push(message),
         }
-        (wires, number)
     }
+    let sent = port.sent(from.to());
+    sent.is_home = false;
+    Some((sent.count.wrapping_sub(messages.len() as u32), Unsent { moves, messages }))
+}
 
-    proptest! {
-        #[test]
-        fn messages_come_out_in_order_however_ports_are_delayed(
-            stays in proptest::collection::vec((0..3_usize, 0..5_u32), 1..20),
-            choices in proptest::collection::vec(0..3_usize, 300),
-        ) {
-            let (mut wires, total) = sent(3, &stays);
-            let (mut buffer, mut out) = (ReorderBuffer::new(3, 0), Vec::new());
-            let rest = (0..3).flat_map(|port| std::iter::repeat_n(port, 200));
-            for port in choices.into_iter().chain(rest) {
-                match wires[port].pop_front() {
-                    Some(Wire::Moved(segment, count)) => buffer.moved(port, segment, count),
-                    Some(Wire::Message(number)) if buffer.arrived(port) => out.push(number),
-                    Some(Wire::Message(number)) => buffer.hold(port, number),
-                    None => continue,
-                }
-                while let Some(number) = buffer.release() {
-                    out.push(number);
-                }
-            }
-            prop_assert_eq!(out, (0..total).collect::<Vec<_>>());
-        }
-    }
+fn is_move(message: &[u8]) -> bool {
+    matches!(Header::decode(message), Some((Header::Moved { .. }, _)))
+}
 
-    #[test]
-    fn a_message_in_turn_costs_the_same_however_many_wait_for_a_later_segment() {
-        const MANY: u32 = 1 << 16;
-        let mut buffer = ReorderBuffer::new(2, 0);
-        buffer.moved(1, 1, MANY);
-        for number in 0..MANY {
-            assert!(!buffer.arrived(1));
-            buffer.hold(1, number);
-        }
-        // `release` searches nothing but these two tables, which have an entry per segment, not per message.
-        assert_eq!((buffer.held.len(), buffer.ends.len()), (1, 1));
-        for _ in 1..MANY {
-            assert!(buffer.arrived(0));
-            assert_eq!(buffer.release(), None);
-        }
-        assert!(buffer.arrived(0));
-        assert!((0..MANY).eq(std::iter::from_fn(|| buffer.release())));
+/// Sends by another port a message that never reached the adapter.
+fn send_again<H: PortHost>(process: &H::Process, host: &mut H, (from, to): (Route, Route), message: Unposted) -> bool {
+    match message {
+        Unposted::Bytes { bytes, length, token } => queue_by::<H>(process, to, (bytes, length), token),
+        Unposted::Spans { spans, token } => match H::record_of(token) {
+            Some(Record::Buffer(buffer)) => send_buffer_again(process, host, (from, to), (buffer, spans[0])),
+            _ => false,
+        },
     }
+}
 
-    #[test]
-    fn messages_before_the_first_move_count() {
-        let mut buffer = ReorderBuffer::new(2, 5);
-        buffer.moved(1, 1, 6);
-        assert!(!buffer.arrived(1));
-        buffer.hold(1, 'd');
-        assert_eq!(buffer.release(), None);
-        assert!(buffer.arrived(0));
-        assert_eq!((buffer.release(), buffer.release()), (Some('d'), None));
-        assert!(buffer.arrived(1));
-    }
+/// Sends the fragment in these bytes of a buffer of `from`'s port by the route `to`, and gives the buffer back. Sends it
+/// from ordinary memory, in parts, because a message that waits there may not be as long. The last part has the token of
+/// the fragment.
+pub(super) fn send_buffer_again<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    (from, to): (Route, Route),
+    (buffer, bytes): (BufferId, LocalSpan),
+) -> bool {
+    let fragment = host.copy_of(bytes);
+    // The port queues no other message that is in a buffer.
+    let content = host.messenger().rails.buffers[from.rail()].give_back(buffer);
+    let Content::Fragment(send) = content else { return false };
+    let Some(rail) = process.rail(to.rail()) else { return false };
+    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(&fragment) else { return false };
+    let room = rail.copy_size - MAX_SIZE;
+    let last = data.len().saturating_sub(1) / room;
+    data.chunks(room).enumerate().all(|(index, data)| {
+        let header = Header::Fragment { receive, offset: offset + (index * room) as u64 }.encode();
+        let bytes: Arc<[u8]> = [header.as_slice(), data].concat().into();
+        let length = bytes.len() as u32;
+        let token = if index == last { H::token(Record::Sent(send)) } else { Token(0) };
+        queue_by::<H>(process, to, (bytes, length), token)
+    })
 }

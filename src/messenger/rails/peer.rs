@@ -2,10 +2,10 @@
 //! A peer that several rails may reach, and the choice of the route that its messages use: its *home*.
 //!
 //! Peers have different homes, so that the rails share the load. The host says which routes are usable now. Called by
-//! the host when it adds a peer, and when the link of a port or a connection changes. Grade: setup. Threads: the
+//! `routes` when a peer is added, and when the link of a port or a connection changes. Grade: setup. Threads: the
 //! owner's. Plain data. Tests: below.
 
-use super::failover::ReorderBuffer;
+use super::reorder_buffer::ReorderBuffer;
 use crate::messenger::route::{Account, Route};
 
 /// A peer that several rails may reach. `M`: a message that arrived too early.

@@ -12,11 +12,15 @@ use super::State;
 use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{Limits, Word};
 use super::header::{Header, Match, Memory, PortKey};
-use super::host::{Bytes, Communicators, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
+use super::host::{
+    Bytes, Communicators, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Process, Rail, Tools, Transmitted,
+    Types,
+};
 use super::loopback;
 use super::matching::lengths::Lengths;
 use super::matching::{Envelope, Pattern};
 use super::path_taken::Reason;
+use super::rails::Rails;
 use super::receive;
 use super::receive::arrived::{Arrival, Arrived, Body};
 use super::receive::delivery;
@@ -29,7 +33,8 @@ use super::request::transfer_id::TransferId;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::route::{Account, Route};
 use super::send;
-use crate::transport::{EndpointId, Failed};
+use crate::transport::adapter::simulated;
+use crate::transport::{EndpointId, Failed, Port};
 use ibex_ffi::verbs::Status;
 
 /// A process with one communicator, in which it has rank 3. A handle is an index in `cores`.
@@ -89,7 +94,7 @@ impl SmallHost {
     }
 
     fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
-        let mut messenger = State::new(Flow::new(kept, window, Arc::default()));
+        let mut messenger = State::new(Flow::new(kept, window, Arc::default()), Rails::new([].iter(), 0));
         messenger.contexts.add(CONTEXT, ());
         SmallHost {
             cores: Vec::new(),
@@ -179,10 +184,29 @@ impl SmallHost {
     }
 }
 
-impl Ports for SmallHost {
+impl Process for () {
+    const TAG: u8 = 0;
+    type Adapter = simulated::Adapter;
+    type Entered<'a> = &'a mut Port<simulated::Adapter>;
+
+    fn rail_count(&self) -> usize {
+        0
+    }
+    fn rail(&self, _rail: usize) -> Option<&Rail> {
+        None
+    }
+    fn enter_port(&self, _rail: usize) -> Option<&mut Port<simulated::Adapter>> {
+        None
+    }
+}
+
+impl Types for SmallHost {
     type Handle = usize;
     type Process = ();
     type Registration = ();
+}
+
+impl Ports for SmallHost {
     type Fragment = (Header, Vec<u8>);
 
     fn eager_limit(&self, (): &(), _route: Route) -> usize {
@@ -240,7 +264,7 @@ impl Ports for SmallHost {
         self.in_flight.push_back(send);
         Posted::InFlight
     }
-    fn has_free_buffer(&self) -> bool {
+    fn has_free_buffer(&mut self) -> bool {
         self.free_buffers > 0
     }
     fn expose(&mut self, (): &(), send: usize) -> Result<Exposed<()>, Reason> {
@@ -308,6 +332,10 @@ impl Communicators for SmallHost {
 
 impl Tools for SmallHost {
     type Listeners = ();
+    type Completed = ();
+
+    fn completed(&mut self) {}
+    fn set_completed(&mut self, (): ()) {}
 
     fn listeners(&mut self, (): ()) -> Option<()> {
         Some(())
@@ -388,6 +416,12 @@ impl Data for Vec<u8> {
     fn take_all(&mut self, to: &mut [u8]) -> bool {
         to.copy_from_slice(self);
         true
+    }
+    fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        let rest = &self[offset as usize..];
+        let length = rest.len().min(to.len());
+        to[..length].copy_from_slice(&rest[..length]);
+        length
     }
     fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {
         self[offset as usize..][..from.len()].copy_from_slice(from);

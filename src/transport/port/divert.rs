@@ -4,7 +4,7 @@
 //! A peer is *diverted* while this port has no link. The port refuses a message to it; a message that waits for a
 //! connection may come back unposted; all others (operations on memory, whose keys belong to this port) still go to the
 //! adapter, which retries them for seconds. The caller decides when to divert peers and when they return. Called by the
-//! plugin. Setup grade, but for [`Port::note_message`]; a diverted peer costs other messages nothing. Threads: the
+//! messenger. Setup grade, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages nothing. Threads: the
 //! port's. Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
 //!
 //! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
@@ -23,7 +23,28 @@ use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::Status;
 
+/// The caller's messages to a peer by this port, if it uses several ports. The port only keeps the record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SentMessages {
+    /// Number of messages since the port became the peer's home.
+    pub count: u32,
+    /// Whether the port is the peer's home: the one that its messages use now.
+    pub is_home: bool,
+    /// Whether the connection has failed and was given up.
+    pub is_given_up: bool,
+}
+
 impl<A: Adapter> Port<A> {
+    /// Returns the caller's record of its messages to a peer.
+    #[inline]
+    pub fn sent(&mut self, to: EndpointId) -> &mut SentMessages {
+        let at = to.index() as usize;
+        if at >= self.sent.len() {
+            self.sent.resize(at + 1, SentMessages::default());
+        }
+        &mut self.sent[at]
+    }
+
     /// Handles the adapter's report that the port has a link again, or has lost it.
     #[cold]
     pub(super) fn link_changed(&mut self, is_up: bool) {

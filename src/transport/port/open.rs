@@ -317,6 +317,7 @@ impl<A: Adapter> Port<A> {
             parted: Vec::new(),
             admission: Admission::default(),
             diversion: Diversion::default(),
+            sent: Vec::new(),
             kept: Kept::default(),
             untold: Vec::new(),
             attributes: parts.attributes,

@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
+//! The processes of this host: makes them reachable by shared memory, and receives and sends messages there.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]), `progress` ([`poll`]) and `ports` ([`copy_from_process`]). Grade: hot; [`add`] and
-//! [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
-//!
-//! A control message or a fragment that finds no room waits, in order, in the [`Backlog`], which `routing` and
-//! `fragment` fill. A message that begins a send pends in the engine's flow control instead, and only its turn waits
-//! here. Contiguous data is not copied, because a request lives until its fragment is sent. Grade of the backlog:
-//! pending; threads: the one that has entered the PML.
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and the messenger (`engine::messenger::host::SharedMemory`). Grade: hot;
+//! [`add`] and [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::receive::search;
-use engine::messenger::rendezvous::{fragments, single_copy};
+use engine::messenger::host::{self, Payload};
+use engine::messenger::rails::backlog;
+use engine::messenger::receive::{self, search};
+use engine::messenger::rendezvous::single_copy;
 use engine::messenger::route::Route;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
 
-use super::flow;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use crate::pml::datatype::Extent;
-use crate::pml::incoming::{self, Sender};
 use crate::pml::instance::{Pml, State, pml};
 use crate::pml::request::{Handle, Request};
 use crate::runtime::guard::fence;
@@ -66,7 +60,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     for at in &reached {
         let Some(name) = name(local[*at as usize]) else { continue };
         let peer = modex::from_openmpi(name);
-        state.peers.insert(peer, Route::local(*at));
+        state.messenger.rails.known.insert(peer, Route::local(*at));
         if now::verbosity() > 0 {
             messages::verbose(&format!("rank {} is reached by shared memory", peer.rank));
         }
@@ -133,7 +127,7 @@ pub(crate) unsafe fn arrived(
 fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
         if !search::is_taken(state, bytes, |_, _, _, _| false) {
-            incoming::message(pml, state, bytes, Sender::Known(Route::UNKNOWN));
+            receive::handle(pml, state, bytes, || Some(Route::UNKNOWN));
         }
         return;
     }
@@ -143,32 +137,14 @@ fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
-    incoming::message(pml, state, bytes, Sender::Known(Route::local(place)));
+    receive::handle(pml, state, bytes, || Some(Route::local(place)));
 }
 
 /// Receives messages from processes of this host, and sends those that wait. Returns the number of both.
 #[inline]
 pub(crate) fn poll(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     let count = pml.within(state, || shared.progress());
-    if state.backlog.is_empty() { count } else { count + send_waiting(pml, state, shared) }
-}
-
-#[cold]
-#[inline(never)]
-fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
-    let mut count = 0;
-    for to in 0..state.backlog.places() {
-        while let Some(then) = state.backlog.send_first(shared, to) {
-            // A turn does not count: messages that find no room get one with each poll.
-            count += usize::from(then != Then::Turn);
-            match then {
-                Then::Nothing => {}
-                Then::Turn => flow::has_turn(state, Route::local(to)),
-                Then::Fragment(request) => fragments::done(pml, state, request),
-            }
-        }
-    }
-    count
+    if state.messenger.rails.backlog.is_empty() { count } else { count + backlog::send_waiting(pml, state) }
 }
 
 /// Removes processes from the BTLs to which they were added.
@@ -182,116 +158,39 @@ pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     unsafe { sys::ibex_bml_remove(local.len(), local.as_mut_ptr()) };
 }
 
-/// Action once a message has been sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    Nothing,
-    /// Continue this send: it was a fragment.
-    Fragment(Handle),
-    /// Send pending messages: the entry was no message, but their turn.
-    Turn,
-}
+impl host::SharedMemory for State {
+    fn room(&self, pml: &Pml) -> Option<usize> {
+        pml.shared_memory().map(SharedMemory::room)
+    }
 
-pub(crate) enum Payload {
-    /// The user's memory, until the request is finished.
-    InPlace(Extent),
-    /// A packed copy.
-    Packed(Vec<u8>),
-}
-
-impl Payload {
-    fn extent(&self) -> Extent {
-        match self {
-            Payload::InPlace(extent) => *extent,
+    fn send_locally(&mut self, pml: &Pml, to: u32, header: &Header, payload: &Payload<Handle>) -> bool {
+        let Some(shared) = pml.shared_memory() else { return false };
+        let data = match payload {
+            Payload::Nothing => Extent::EMPTY,
             Payload::Packed(bytes) => Extent { start: bytes.as_ptr().cast_mut(), length: bytes.len() },
-        }
-    }
-}
-
-struct Waiting {
-    header: Box<[u8]>,
-    payload: Payload,
-    then: Then,
-}
-
-/// Queues of messages, by the place of the receiver.
-#[derive(Default)]
-pub(crate) struct Backlog {
-    queues: Vec<VecDeque<Waiting>>,
-    count: usize,
-}
-
-impl Backlog {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    fn places(&self) -> u32 {
-        self.queues.len() as u32
-    }
-
-    pub(crate) fn waits_for(&self, to: u32) -> bool {
-        self.queues.get(to as usize).is_some_and(|queue| !queue.is_empty())
-    }
-
-    fn push(&mut self, shared: &SharedMemory, to: u32, message: Waiting) {
-        shared.hold_up(to, true);
-        let place = to as usize;
-        if self.queues.len() <= place {
-            self.queues.resize_with(place + 1, VecDeque::new);
-        }
-        self.queues[place].push_back(message);
-        self.count += 1;
-    }
-
-    /// Sends the first message that waits for a process. `None`: no message waits, or it finds no room.
-    fn send_first(&mut self, shared: &SharedMemory, to: u32) -> Option<Then> {
-        let queue = self.queues.get_mut(to as usize)?;
-        let first = queue.front()?;
-        // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
-        if first.then != Then::Turn && !unsafe { shared.send(to, OTHER, &first.header, first.payload.extent()) } {
-            return None;
-        }
-        let then = first.then;
-        queue.pop_front();
-        self.count -= 1;
-        if queue.is_empty() {
-            shared.hold_up(to, false);
-        }
-        Some(then)
-    }
-
-    /// Sends a control message or a fragment, or queues it behind others. True: it is sent, and the caller does `then`.
-    pub(crate) fn send(
-        &mut self,
-        shared: &SharedMemory,
-        to: u32,
-        header: &Header,
-        payload: Payload,
-        then: Then,
-    ) -> bool {
+            Payload::Part(send, offset, length) => {
+                let start = self.requests.core(*send).data.extent().start.wrapping_add(*offset as usize);
+                Extent { start, length: *length }
+            }
+        };
         let (tag, bytes, length) = head(shared, header);
         // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
-        if !self.waits_for(to) && unsafe { shared.send(to, tag, &bytes[..length], payload.extent()) } {
-            return true;
+        unsafe { shared.send(to, tag, &bytes[..length], data) }
+    }
+
+    fn hold_up(&mut self, pml: &Pml, to: u32, waits: bool) {
+        if let Some(shared) = pml.shared_memory() {
+            shared.hold_up(to, waits);
         }
-        self.push(shared, to, Waiting { header: bytes[..length].into(), payload, then });
-        false
     }
 
-    /// Queues the turn of pending messages.
-    pub(crate) fn queue_turn(&mut self, shared: &SharedMemory, to: u32) {
-        let (header, payload) = (Box::default(), Payload::InPlace(Extent::EMPTY));
-        self.push(shared, to, Waiting { header, payload, then: Then::Turn });
+    /// The BTL calls [`copied`], mostly within this call.
+    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, route: Route, (address, wanted): (u64, u64)) -> bool {
+        let (Some(shared), Some(from)) = (pml.shared_memory(), route.as_local()) else { return false };
+        let (to, data) = (self.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
+        // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
+        pml.within(self, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })
     }
-}
-
-/// Sends a message, whether others wait or not. Returns false if there is no room.
-pub(crate) unsafe fn send_now(shared: &SharedMemory, to: u32, header: &Header, data: Extent) -> bool {
-    let (tag, bytes, length) = head(shared, header);
-    // SAFETY: P2: the data may be read during the call.
-    unsafe { shared.send(to, tag, &bytes[..length], data) }
 }
 
 /// Returns the tag of a message, the bytes that stand before its data, and their number.
@@ -304,21 +203,6 @@ fn head(shared: &SharedMemory, header: &Header) -> (u8, [u8; size_of::<u32>() + 
     bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
     bytes[before..length].copy_from_slice(encoded.as_slice());
     (if is_eager { EAGER } else { OTHER }, bytes, length)
-}
-
-/// Copies `wanted` bytes at `address` of another process to the contiguous data of a receive. Returns false if the BTL
-/// cannot; otherwise the BTL calls [`copied`], mostly within this call.
-pub(crate) fn copy_from_process(
-    pml: &Pml,
-    state: &mut State,
-    receive: Handle,
-    route: Route,
-    (address, wanted): (u64, u64),
-) -> bool {
-    let (Some(shared), Some(from)) = (pml.shared_memory(), route.as_local()) else { return false };
-    let (to, data) = (state.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
-    // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
-    pml.within(state, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })
 }
 
 /// `mca_btl_base_rdma_completion_fn_t`: the BTL has copied the bytes, or has failed to.

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use engine::messenger::host::Process as _;
+use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
@@ -16,7 +18,6 @@ use ibex_ffi::openmpi::{release, sys};
 use super::super::communicator::{Comm, Communicator};
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
-use super::super::ports::rails;
 use super::super::progress;
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
@@ -72,6 +73,7 @@ pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
         Rail::new(&port, EAGER, shape.read_size)
     });
     let settings = Settings {
+        rank: rank as u32,
         eager_limit: EAGER,
         read_size: shape.read_size,
         unexpected_memory: shape.unexpected_memory,
@@ -87,7 +89,7 @@ pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
         pml.use_shared_memory(shared_memory::of(rank, shape.processes, is_near));
     }
     let mut state = pml.enter().expect("nobody is inside");
-    state.peers.extend(routes.iter().enumerate().map(|(peer, route)| (name(peer), *route)));
+    state.messenger.rails.known.extend(routes.iter().enumerate().map(|(peer, route)| (name(peer), *route)));
     drop(state);
     Process { pml: NonNull::from(Box::leak(pml)), communicators: RefCell::default() }
 }
@@ -106,8 +108,8 @@ fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
         return routes[0];
     }
     let mut state = pml.enter().expect("nobody is inside");
-    let peer = rails::add_new(pml, &mut state, (rank as u32, name(peer)), routes);
-    state.multi_rail.peers[peer].home.as_multi_rail()
+    let peer = routes::add(pml, &mut *state, name(peer), routes);
+    state.messenger.rails.multi_rail.peers[peer].home.as_multi_rail()
 }
 
 /// Adds a communicator, as `pml_add_comm` does.

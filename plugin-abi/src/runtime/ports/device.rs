@@ -16,10 +16,10 @@ pub(crate) use memory::Memory;
 pub(crate) use fabric::Memory;
 
 #[cfg(not(test))]
-type Adapter = Verbs;
+pub(crate) type Adapter = Verbs;
 
 #[cfg(test)]
-type Adapter = fabric::Adapter;
+pub(crate) type Adapter = fabric::Adapter;
 
 pub(crate) type Port = transport::Port<Adapter>;
 

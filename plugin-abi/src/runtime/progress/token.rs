@@ -23,6 +23,9 @@ const OF_PML: u64 = 2;
 /// Lowest bit of the number that the component chooses.
 const NUMBER_SHIFT: u32 = 48;
 
+/// Lowest bit of an index, which stands in place of an address.
+const INDEX_SHIFT: u32 = 2;
+
 const ADDRESS: u64 = ((1 << NUMBER_SHIFT) - 1) & !(KIND | OF_PML);
 
 /// Component and kind of a record: the two low bits of its tokens.
@@ -46,14 +49,15 @@ impl RecordKind {
     }
 
     #[inline]
-    pub(crate) const fn face(self) -> Face {
-        if self.0 & OF_PML == 0 { Face::Btl } else { Face::Pml }
-    }
-
-    #[inline]
     pub(crate) fn token<T>(self, record: *mut T, number: u16) -> Token {
         const { assert!(align_of::<T>() as u64 > (KIND | OF_PML), "the low bits of its address are free") };
         Token(record.expose_provenance() as u64 | self.0 | u64::from(number) << NUMBER_SHIFT)
+    }
+
+    /// Makes the token of a record that is named by its index.
+    #[inline]
+    pub(crate) const fn indexed(self, index: u32) -> Token {
+        Token((index as u64) << INDEX_SHIFT | self.0)
     }
 }
 
@@ -70,6 +74,12 @@ pub(crate) const fn is_operation(token: Token) -> bool {
 #[inline]
 pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
     NonNull::new(std::ptr::with_exposed_provenance_mut((token.0 & ADDRESS) as usize))
+}
+
+/// Returns the index of a token of [`RecordKind::indexed`].
+#[inline]
+pub(crate) const fn index(token: Token) -> u32 {
+    (token.0 >> INDEX_SHIFT) as u32
 }
 
 #[inline]
@@ -112,7 +122,7 @@ mod tests {
             for kind in [0, 1].map(|kind| RecordKind::new(face, kind)) {
                 for number in [0, 1, u16::MAX] {
                     let token = kind.token(place, number);
-                    assert_eq!((RecordKind::of(token), RecordKind::of(token).face()), (kind, face));
+                    assert_eq!(RecordKind::of(token), kind);
                     assert_eq!(record(token), NonNull::new(place));
                     assert_eq!(super::number(token), number);
                 }

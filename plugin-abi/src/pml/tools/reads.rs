@@ -1,41 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's part of `engine::messenger::rendezvous::read`: registers the receive's memory, gives reads to the ports,
-//! and raises the events of reads.
+//! Raises the events of reads: `ibex_get_started` and `ibex_get_complete`.
 //!
-//! Called by `ports`, and by `tools`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`;
+//! Called by `tools`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`;
 //! for the events, `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in `hw-tests/mpi`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
+use engine::messenger::path_taken::{self, PathTaken, Protocol, Reason};
 use engine::messenger::rendezvous::stripes::Part;
-use engine::messenger::route::Route;
 use engine::transport::Failed;
-use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{RemoteSpan, Status};
+use ibex_ffi::verbs::Status;
 
-use super::transmit;
-use crate::pml::instance::{Pml, Rail, State};
+use super::{transfers, watch};
+use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Core, Handle, Request, Transfer};
-use crate::pml::tools::{path_taken, transfers, watch};
-use crate::runtime::memory::Registered;
 use crate::runtime::watch::{Completed, SAFETY, numbers};
-
-/// Registers the first `wanted` bytes of a receive's contiguous data with the port of a route.
-pub(crate) fn register(
-    pml: &Pml,
-    state: &mut State,
-    receive: Handle,
-    route: Route,
-    wanted: u64,
-) -> Option<ReadTarget<Registered>> {
-    let (rail, start) = (pml.rails().get(route.rail())?, state.requests.core(receive).data.extent().start);
-    let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
-    // SAFETY: P2, M3: the memory is mapped until the receive is finished, and the engine ends the registration before.
-    let registered = unsafe { rail.port().memory().register(start.cast(), wanted as usize, access) }?;
-    Some(ReadTarget { registered, mbps: rail.port().attributes().mbps, longest: rail.read_limit })
-}
 
 /// Raises the events of a receive that will read its message, and notes what events of its reads need.
 pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
@@ -57,24 +36,23 @@ fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
     Some(path_taken::by(pml, rails.next()?.route, (Protocol::Read, Reason::Size), count))
 }
 
-/// Posts a read of a part of a receive's message. Returns false if the port cannot.
-pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, by: &ReadRail<Registered>, part: Part) -> bool {
-    let &ReadRail { route, key, registered } = by;
-    let Some(mut entered) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return false };
-    let core = state.requests.core(receive);
-    let (start, Transfer::Reading(reads)) = (core.data.extent().start, &core.transfer) else { return false };
-    let port_index = port_of(pml, route.rail());
-    if let Some(watched) = &reads.watched {
-        watched.started(part, port_index);
+/// Raises the event of a read that is about to be posted.
+pub(crate) fn started(pml: &Pml, state: &mut State, receive: Handle, rail: usize, part: Part) {
+    if let Some(watched) = of(state, receive) {
+        watched.started(part, port_of(pml, rail));
     }
-    let from = RemoteSpan { addr: reads.address, rkey: key };
-    // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it belongs
-    // to the adapter.
-    let is_posted = unsafe { transmit::read(&mut entered, route, part, (start, registered.lkey()), from, receive) };
-    if !is_posted && let Some(watched) = &reads.watched {
-        watched.refused(part, port_index);
+}
+
+/// Raises the event of a read that the port refused, because its connection has failed.
+pub(crate) fn refused(pml: &Pml, state: &mut State, receive: Handle, rail: usize, part: Part) {
+    if let Some(watched) = of(state, receive) {
+        watched.done(part, port_of(pml, rail), (Err(Failed { status: Status::FLUSHED, posted: false }), None));
     }
-    is_posted
+}
+
+fn of(state: &mut State, receive: Handle) -> Option<&WatchedReads> {
+    let Transfer::Reading(reads) = &state.requests.core(receive).transfer else { return None };
+    reads.watched.as_deref()
 }
 
 /// Raises the event of a read that has completed or failed.
@@ -85,9 +63,7 @@ pub(crate) fn ended(
     rail: usize,
     (part, outcome): (Part, Result<(), Failed>),
 ) {
-    if let Transfer::Reading(reads) = &state.requests.core(receive).transfer
-        && let Some(watched) = &reads.watched
-    {
+    if let Some(watched) = of(state, receive) {
         watched.done(part, port_of(pml, rail), (outcome, transfers::completion()));
     }
 }
@@ -130,12 +106,6 @@ impl WatchedReads {
         let WatchedReads { request, peer, .. } = *self;
         let (operation, local, remote, bytes) = self.place(read);
         events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request, port });
-    }
-
-    /// Raises the event of a read that the port refused, because its connection has failed.
-    #[cold]
-    fn refused(&self, read: Part, port: u32) {
-        self.done(read, port, (Err(Failed { status: Status::FLUSHED, posted: false }), None));
     }
 
     /// Raises the event of a read that has completed or failed, as the completion `by` reports.

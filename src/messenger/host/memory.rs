@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that a host's adapters access: the data of its requests and the send buffers; and the tokens by which the
+//! ports name requests and buffers.
+//!
+//! Called by `messenger/rails`. Grade: hot for [`Memory::fill`] and tokens, else pending; by static dispatch. Threads:
+//! the one that has entered the messenger. Tests: those of the hosts.
+
+use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
+
+use super::{Host, Ports, Types};
+use crate::messenger::rails::fragment::Fragment;
+use crate::messenger::rails::send_buffers::BufferId;
+use crate::messenger::rendezvous::stripes::Part;
+use crate::transport::Token;
+
+/// The memory that a host's adapters access.
+pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
+    /// Returns the address of the contiguous data of a request; `None`: it has gaps.
+    fn address(&mut self, request: Self::Handle) -> Option<u64>;
+
+    /// Registers the first `length` bytes of the contiguous data of a request with the port of a rail. `None`: the port
+    /// does not exist, or cannot register them.
+    fn register(
+        &mut self,
+        process: &Self::Process,
+        request: Self::Handle,
+        rail: usize,
+        length: usize,
+        access: Access,
+    ) -> Option<Self::Registration>;
+
+    /// Ends a registration with the port of a rail. The data is not read or written any more.
+    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
+
+    /// Returns the key by which peers name registered memory.
+    fn rkey(registered: Self::Registration) -> u32;
+
+    /// Names a part of the data of a receive, which is registered, as the destination of a read.
+    fn target(&mut self, receive: Self::Handle, part: Part, registered: Self::Registration) -> LocalSpan;
+
+    /// Calls `post` with the contiguous data of a send, to be copied into a work request. `None`: the data has gaps.
+    fn inline<R>(&mut self, send: Self::Handle, post: impl FnOnce(InlineSpan<'_>) -> R) -> Option<R>;
+
+    /// Calls `fill` with the data of a send and the bytes of a send buffer that the adapter does not use.
+    fn fill<R>(
+        &mut self,
+        send: Self::Handle,
+        buffer: LocalSpan,
+        fill: impl FnOnce(&mut Self::Data, &mut [u8]) -> R,
+    ) -> R;
+
+    /// Returns a copy of the bytes of a send buffer that the adapter does not use.
+    fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8>;
+
+    /// Makes the token of a work request. It is not 0, which stands for no token.
+    fn token(record: Record<Self::Handle>) -> Token;
+
+    /// Returns what a token of the messenger's stands for; `None`: it is not the messenger's. The port has returned the
+    /// token, which it does once.
+    fn record_of(token: Token) -> Option<Record<Self::Handle>>;
+}
+
+/// What the token of a work request stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<T> {
+    /// A send buffer of the port.
+    Buffer(BufferId),
+    /// A request whose read has ended.
+    Read(T),
+    /// A request whose message or fragment was sent without a buffer.
+    Sent(T),
+    /// The turn of pending messages.
+    Turn,
+}

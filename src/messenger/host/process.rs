@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all threads of a host's process share: its ports, called rails here.
+//!
+//! Called by `messenger/rails`. Grade: hot, by static dispatch. Threads: any. Tests: those of the hosts.
+
+use std::fmt::Debug;
+use std::ops::DerefMut;
+
+use crate::transport::Port;
+use crate::transport::adapter::Adapter;
+
+/// The types that a host and its ports have in common.
+pub trait Types: Sized {
+    /// Names a request.
+    type Handle: Copy + PartialEq + Debug;
+    /// What all threads of the process share.
+    type Process: Process;
+    /// Registration of user memory with a port.
+    type Registration: Copy + Debug;
+}
+
+/// The ports of a process.
+pub trait Process {
+    /// Tag of the messenger's messages at the ports.
+    const TAG: u8;
+
+    /// The adapter of the ports.
+    type Adapter: Adapter;
+    /// A port that this thread has entered; dropping it leaves the port.
+    type Entered<'a>: DerefMut<Target = Port<Self::Adapter>>
+    where
+        Self: 'a;
+
+    /// Returns the number of rails.
+    fn rail_count(&self) -> usize;
+
+    /// Returns the properties of a rail; `None`: there is no such rail.
+    fn rail(&self, rail: usize) -> Option<&Rail>;
+
+    /// Enters the port of a rail. `None`: there is no such rail, or this thread has entered its port already.
+    fn enter_port(&self, rail: usize) -> Option<Self::Entered<'_>>;
+
+    /// Whether there are several rails.
+    #[inline]
+    fn is_multi_rail(&self) -> bool {
+        self.rail_count() > 1
+    }
+}
+
+/// The properties of a rail. All rails of a process have the same sizes, because messages may move between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Rail {
+    /// Number of the port among those that the process publishes.
+    pub port: u8,
+    /// Data rate, Mbit/s.
+    pub mbps: u32,
+    /// Size of a send buffer for eager messages, header included, bytes: the greatest eager limit.
+    pub copy_size: usize,
+    /// Longest message that a receive slot holds, header included, bytes.
+    pub receive_size: usize,
+    /// Longest read, bytes.
+    pub read_limit: u32,
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Handles what the ports report: messages that were not taken in place, requests that have ended, peers and links that
+//! have failed.
+//!
+//! Called by the host for each completion of a batch, in order. Grade: pending. Threads: the one that has entered the
+//! messenger, and no port. Tests: those of the hosts.
+
+use super::failover;
+use super::multi_rail::Turn;
+use super::routes;
+use super::send_buffers::{BufferId, Content};
+use crate::messenger::header::Header;
+use crate::messenger::host::{Bytes, PortHost, Process, Record};
+use crate::messenger::rendezvous::{fragments, read};
+use crate::messenger::request::Transfer;
+use crate::messenger::route::Route;
+use crate::transport::{EndpointId, Failed, Immediate};
+
+/// How a message arrived by a rail.
+#[derive(Clone, Copy, Debug)]
+pub struct ByRail {
+    /// Index of the rail.
+    pub rail: usize,
+    /// Names the sender; not verified.
+    pub immediate: Immediate,
+    /// Number of the queue pair that received it.
+    pub qp_num: u32,
+}
+
+impl ByRail {
+    /// Looks up the sender; `None` if the message came by another queue pair than that of the sender it names.
+    pub fn route<P: Process>(self, process: &P) -> Option<Route> {
+        let port = process.enter_port(self.rail)?;
+        Some(Route::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+    }
+}
+
+/// Copy of a message that arrived too early, in the reorder buffer. `C`: the host's note of its completion.
+#[derive(Debug)]
+pub struct Held<C> {
+    bytes: Box<[u8]>,
+    by: ByRail,
+    completed: C,
+}
+
+/// Handles a message that was not taken in place, header included; with several rails, when its turn comes.
+pub fn message<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: ByRail) {
+    if process.is_multi_rail() {
+        message_in_turn(process, host, bytes, by);
+    } else {
+        host.handle(process, bytes, || by.route(process));
+    }
+}
+
+/// Handles a message, and those in the reorder buffer that waited for it.
+#[inline(never)]
+fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: ByRail) {
+    let ByRail { rail, immediate, .. } = by;
+    if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
+        return moved(process, host, by, (segment, count));
+    }
+    let completed = host.completed();
+    let copied = || Held { bytes: bytes.into(), by, completed };
+    let is_there = || is_there(process, rail, immediate);
+    match host.messenger().rails.multi_rail.arrives(rail, immediate.endpoint(), is_there, copied) {
+        Turn::Later => {}
+        Turn::Now => host.handle(process, bytes, || by.route(process)),
+        Turn::NowAndHeld(peer) => {
+            host.handle(process, bytes, || by.route(process));
+            release(process, host, peer);
+        }
+    }
+}
+
+/// Whether the port has the endpoint that a message names.
+#[cold]
+fn is_there<P: Process>(process: &P, rail: usize, from: Immediate) -> bool {
+    process.enter_port(rail).is_some_and(|port| port.peer_name(from.endpoint()).is_some())
+}
+
+/// Notes that the sender has moved to this port.
+#[cold]
+fn moved<H: PortHost>(process: &H::Process, host: &mut H, by: ByRail, segment: (u32, u32)) {
+    let Some(peer) = by.route(process).and_then(|from| routes::peer_of(process, host, from)) else { return };
+    host.messenger().rails.multi_rail.moved(peer, by.rail, segment);
+    release(process, host, peer);
+}
+
+/// Handles messages in the reorder buffer whose turn has come.
+fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
+    while let Some(Held { bytes, by, completed }) = host.messenger().rails.multi_rail.release(peer) {
+        host.set_completed(completed);
+        host.handle(process, &bytes, || by.route(process));
+    }
+}
+
+/// Handles the end of a request of the port of a rail.
+#[inline(never)]
+pub fn request<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    (rail, to): (usize, EndpointId),
+    record: Record<H::Handle>,
+    outcome: Result<(), Failed>,
+) {
+    match record {
+        Record::Buffer(buffer) => sent(process, host, rail, buffer, outcome),
+        Record::Read(receive) => read::done(process, host, receive, rail, outcome),
+        Record::Sent(send) if outcome.is_ok() => sent_without_buffer(process, host, send),
+        Record::Sent(_) => host.fails(),
+        Record::Turn if outcome.is_ok() => {
+            host.messenger().flow.turns.push(Route::new(rail, to));
+            host.has_turn();
+        }
+        // The port has reported the failure of the peer before.
+        Record::Turn => {}
+    }
+}
+
+/// Handles the end of a message, or of a fragment, that was sent without a send buffer.
+fn sent_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H::Handle) {
+    // `Sending`: this was a fragment, else the whole message.
+    if matches!(host.core(send).transfer, Transfer::Sending(_)) {
+        return fragments::done(process, host, send);
+    }
+    host.ends_whole(process, send, Bytes::None.completed());
+    host.finish(send);
+}
+
+/// Handles the completion of a send buffer.
+fn sent<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, buffer: BufferId, outcome: Result<(), Failed>) {
+    match host.messenger().rails.buffers[rail].give_back(buffer) {
+        _ if outcome.is_err() => host.fails(),
+        Content::Silent => {}
+        Content::Fragment(send) => fragments::done(process, host, send),
+    }
+}
+
+/// Handles the failure of the connection of a route.
+pub fn peer_failed<H: PortHost>(process: &H::Process, host: &mut H, route: Route) {
+    if !failover::fails_over(process, host, route) {
+        host.fails();
+    }
+    fragments::feed_starved(process, host);
+}
+
+/// Handles the loss or the return of a rail's link.
+pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
+    failover::link_changed(process, host, rail, is_up);
+    // Fragments that wait for a buffer of a port that is down can go by another port.
+    fragments::feed_starved(process, host);
+}
