@@ -6,7 +6,7 @@
 //! reuses context numbers. Grade: setup. Threads: any. Tests: `hw-tests/mpi`, such as `connect_cycles.c`.
 
 use std::ffi::c_int;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
@@ -34,49 +34,41 @@ pub(crate) extern "C" fn pml_add_comm(comm: Comm) -> c_int {
     answer("pml_add_comm", || {
         let pml = there()?;
         let first = pml.rails().first().ok_or(Code::NOT_AVAILABLE)?;
-        let communicator = Box::leak(Communicator::new(comm, first.entry(), comm.peers()));
-        let context = communicator.context;
+        comm.set_part(Box::leak(Communicator::new(comm, first.entry(), comm.peers())));
         created(comm);
-        // SAFETY: P4: a new communicator; `pml_del_comm` or `is_not_followed` calls `listeners::ends` before it goes.
+        // SAFETY: P4: a new communicator; `listeners::ends` is called before it goes.
         unsafe { listeners::begins(comm.raw()) };
-        let communicator = NonNull::from(communicator);
-        let Some(mut state) = pml.enter() else {
-            is_not_followed(comm, communicator);
-            return Err(Code::NO_RESOURCE);
-        };
-        // SAFETY: P1: just leaked; `pml_del_comm` takes it out of `contexts` before it goes.
-        let added = unsafe { communicator.as_ref() };
-        // SAFETY: P3: the PML is entered.
-        unsafe { follow(added) };
-        let Some(kept) = state.messenger.contexts.add(context, added) else {
-            drop(state);
-            is_not_followed(comm, communicator);
-            return Err(Code::ERROR);
-        };
-        comm.set_part(communicator.as_ptr());
-        if state.messenger.foreign.is_met
-            && let Some(me) = Process::me()
-        {
-            let members = comm.members(true).filter(|name| name.job != me.name().job).collect();
-            foreign::joined(pml, &mut *state, context, members);
-        }
-        search::deliver_early(pml, &mut *state, context, kept);
-        leave(pml, state);
-        Ok(())
+        add(pml, comm).inspect_err(|_| {
+            // SAFETY: P4: it lives, and nothing is entered.
+            unsafe { listeners::ends(comm.raw()) };
+            if let Some(communicator) = take_part(comm) {
+                freed(communicator.context);
+            }
+        })
     })
 }
 
-/// Undoes the first steps for a communicator that cannot be added. The caller has entered neither PML nor port.
-fn is_not_followed(comm: Comm, communicator: NonNull<Communicator>) {
-    // SAFETY: P4: it lives.
-    unsafe { listeners::ends(comm.raw()) };
-    freed(take_back(communicator).context);
+fn add(pml: &Pml, comm: Comm) -> Answer {
+    let mut state = enter(pml)?;
+    let (added, context) = (comm.part(), comm.context());
+    // SAFETY: P3: the PML is entered.
+    unsafe { follow(added) };
+    let kept = state.messenger.contexts.add(context, added).ok_or(Code::ERROR)?;
+    if state.messenger.foreign.is_met
+        && let Some(me) = Process::me()
+    {
+        let members = comm.members(true).filter(|name| name.job != me.name().job).collect();
+        foreign::joined(pml, &mut *state, context, members);
+    }
+    search::deliver_early(pml, &mut *state, context, kept);
+    leave(pml, state);
+    Ok(())
 }
 
-/// Takes back the PML's part of a communicator, to which nothing refers any more.
-fn take_back(communicator: NonNull<Communicator>) -> Communicator {
-    // SAFETY: P1: `pml_add_comm` has leaked it; it is in neither `contexts` nor `c_pml_comm`, and taken back once.
-    *unsafe { Box::from_raw(communicator.as_ptr()) }
+/// Takes the PML's part out of a communicator. `contexts` does not refer to it, or does no longer.
+fn take_part(comm: Comm) -> Option<Communicator> {
+    // SAFETY: P1: `pml_add_comm` has leaked it, and it was in `c_pml_comm` until now; so it is taken back once.
+    comm.set_part(null_mut()).map(|communicator| *unsafe { Box::from_raw(communicator.as_ptr()) })
 }
 
 pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
@@ -89,21 +81,16 @@ pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
         if let Some(context) = was_there {
             // First, because `contexts` has a reference to it.
             state.messenger.contexts.remove(context);
-        }
-        if let Some(communicator) = comm.set_part(null_mut()) {
-            let communicator = take_back(communicator);
-            let context = communicator.context;
             // Posted receives stay as they are, so that MPI can still free them.
-            for message in communicator.into_queues().into_messages() {
+            let messages = take_part(comm).map(|communicator| communicator.into_queues().into_messages());
+            for message in messages.unwrap_or_default() {
                 flow_control::give_up(pml, &mut *state, &message.message);
             }
             foreign::left(pml, &mut *state, context);
         }
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
-        if let Some(context) = was_there {
-            freed(context);
-        }
+        was_there.into_iter().for_each(freed);
         Ok(())
     })
 }

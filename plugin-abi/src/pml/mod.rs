@@ -25,7 +25,6 @@
 //! - **P3** Only the thread that has entered the PML uses `State` and everything that it leads to (requests, queues and
 //!   listeners of communicators, send buffers, batches). A `&mut State` is the proof of it. References to a request
 //!   (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the only ones.
-//!   A `&mut Request` made from a pointer is the only one while it is used.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
 //! Entry points have types for such arguments (`Comm`, `Datatype`, `Buffer`, `RawRequest`, `Matched`), and `Description`
