@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`: finds those with no common communicator.
+//! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`.
 //!
-//! Used by `pml/context.rs`, which ends the connections to them. Grade: setup. Threads: the owner's. Tests: below.
+//! Two processes without a common communicator cannot send to each other, and either may end without notice. So this
+//! process parts from the other (`Port::part`) when their last communicator goes, and forgets it when the connections
+//! have gone; a new communicator cancels the parting. Called by `pml/context.rs`. Grade: setup. Threads: the one that
+//! has entered the messenger, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
 
 use std::collections::HashMap;
 
+use super::host::{PortHost, Process};
+use super::rails::routes;
 use super::route::Route;
 use crate::peer::PeerName;
+use crate::transport::SentMessages;
 
 /// Processes of other jobs that share a communicator with this one, or from which it has parted.
 #[derive(Debug, Default)]
@@ -18,12 +24,12 @@ pub struct Foreign {
     /// Number of communicators of each process.
     counts: HashMap<PeerName, u32>,
     /// Routes to the processes from which this one has parted; their connections may still exist.
-    pub parted: HashMap<PeerName, Vec<Route>>,
+    parted: HashMap<PeerName, Vec<Route>>,
 }
 
 impl Foreign {
     /// Notes the members of a new communicator that are of other jobs.
-    pub fn join(&mut self, context: u32, members: Box<[PeerName]>) {
+    fn join(&mut self, context: u32, members: Box<[PeerName]>) {
         for name in &members {
             *self.counts.entry(*name).or_default() += 1;
         }
@@ -31,7 +37,7 @@ impl Foreign {
     }
 
     /// Removes a communicator. Returns the members that are in no other one.
-    pub fn leave(&mut self, context: u32) -> Vec<PeerName> {
+    fn leave(&mut self, context: u32) -> Vec<PeerName> {
         let members = self.members.remove(&context).unwrap_or_default();
         let is_last = |name: &PeerName| {
             let Some(count) = self.counts.get_mut(name) else { return false };
@@ -43,6 +49,49 @@ impl Foreign {
             is_last
         };
         members.into_iter().filter(is_last).collect()
+    }
+}
+
+/// Notes the members of a new communicator that are of other jobs, and cancels the parting from them.
+pub fn joined<H: PortHost>(process: &H::Process, host: &mut H, context: u32, members: Box<[PeerName]>) {
+    if members.is_empty() {
+        return;
+    }
+    for name in &members {
+        for route in host.messenger().foreign.parted.remove(name).unwrap_or_default() {
+            if let Some(mut port) = process.enter_port(route.rail()) {
+                port.rejoin(route.to());
+            }
+        }
+    }
+    host.messenger().foreign.join(context, members);
+}
+
+/// Parts from members of a removed communicator that share no other one with this process, and forgets processes whose
+/// connections have gone since the parting.
+pub fn left<H: PortHost>(process: &H::Process, host: &mut H, context: u32) {
+    if !host.messenger().foreign.is_met {
+        return;
+    }
+    for name in host.messenger().foreign.leave(context) {
+        let routes = routes::part(host, name);
+        for route in &routes {
+            if let Some(mut port) = process.enter_port(route.rail()) {
+                port.part(route.to());
+            }
+        }
+        host.messenger().foreign.parted.insert(name, routes);
+    }
+    let has_gone = |route: &Route| process.enter_port(route.rail()).is_none_or(|port| port.has_gone(route.to()));
+    let parted = &mut host.messenger().foreign.parted;
+    let gone: Vec<_> = parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
+    for (name, routes) in gone {
+        routes::remove(host, name);
+        for route in routes {
+            if let Some(mut port) = process.enter_port(route.rail()) {
+                *port.sent(route.to()) = SentMessages::default();
+            }
+        }
     }
 }
 

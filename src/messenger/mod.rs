@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 
 use flow_control::state::Flow;
+use foreign::Foreign;
 use host::Host;
 use matching::{Contexts, Envelope};
 use rails::Rails;
@@ -54,6 +55,8 @@ pub struct State<H: Host> {
     pub transfers: Transfers<H::Handle>,
     /// Flow control.
     pub flow: Flow<H::Handle>,
+    /// Processes of other jobs.
+    pub foreign: Foreign,
     /// The rails: send buffers, peers.
     pub rails: Rails<H>,
     /// Sends whose next fragment waits for a send buffer.
@@ -63,7 +66,7 @@ pub struct State<H: Host> {
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
     pub fn new(flow: Flow<H::Handle>, rails: Rails<H>) -> Self {
-        let (contexts, transfers) = (Contexts::new(), Transfers::default());
-        State { contexts, transfers, flow, rails, starved: VecDeque::new() }
+        let (contexts, transfers, foreign) = (Contexts::new(), Transfers::default(), Foreign::default());
+        State { contexts, transfers, flow, foreign, rails, starved: VecDeque::new() }
     }
 }

@@ -7,6 +7,8 @@
 
 use crate::transport::EndpointId;
 
+pub mod table;
+
 /// The route to a peer: its endpoint in the lower half, the rail and marks in the upper one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route(u64);

@@ -3,20 +3,18 @@
 //! queues that the messenger searches (`engine::messenger::host::Communicators`).
 //!
 //! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
-//! hot. Threads: routes are atomics, which the first thread that needs one stores; the queues belong to the thread that
-//! has entered the PML. Tests: below.
+//! hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use engine::messenger::header::EagerSender;
 use engine::messenger::host::{Communicators, Peers};
 use engine::messenger::matching::lengths::Lengths;
 use engine::messenger::receive::queues;
 use engine::messenger::route::Route;
+use engine::messenger::route::table::RouteTable;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
@@ -111,7 +109,7 @@ impl Comm {
     /// Returns the process with a rank that messages may name. `None`: there is no such rank, which a faulty peer may
     /// name.
     pub(crate) fn process(self, rank: i32) -> Option<Process> {
-        if !self.part().has(rank) {
+        if !self.part().routes.has(rank) {
             return None;
         }
         // SAFETY: P1, P4: it lives, and has this rank.
@@ -120,7 +118,7 @@ impl Comm {
 
     /// Returns the rank in its job of the process with this rank; `u32::MAX` if there is no such rank.
     pub(crate) fn rank_in_job(self, rank: i32) -> u32 {
-        if !self.part().has(rank) {
+        if !self.part().routes.has(rank) {
             return u32::MAX;
         }
         // SAFETY: P1, P4: it lives, and has this rank.
@@ -146,11 +144,7 @@ fn name(of_member: u64) -> PeerName {
 }
 
 pub(crate) struct Communicator {
-    /// Route to each rank of the remote group.
-    routes: Box<[AtomicU64]>,
-    /// Routes that the fast path uses: `routes`, or `closed` while a tool listens to this communicator.
-    short_cuts: AtomicPtr<AtomicU64>,
-    closed: OnceLock<Box<[AtomicU64]>>,
+    pub(crate) routes: RouteTable,
     queues: UnsafeCell<Queues>,
     lengths: Lengths,
     /// Port of the first rail, which a short message reaches by one load.
@@ -162,19 +156,12 @@ pub(crate) struct Communicator {
     pub(crate) comm: Comm,
 }
 
-fn unknown(peers: usize) -> Box<[AtomicU64]> {
-    (0..peers).map(|_| AtomicU64::new(Route::UNKNOWN.bits())).collect()
-}
-
 impl Communicator {
     /// Makes the part of a communicator with `peers` ranks.
     pub(crate) fn new(comm: Comm, first_port: NonNull<Exclusive<Port>>, peers: usize) -> Box<Self> {
         let (rank, context) = (comm.rank(), comm.context());
-        let routes = unknown(peers);
-        let communicator = Box::new(Communicator {
-            short_cuts: AtomicPtr::default(),
-            closed: OnceLock::new(),
-            routes,
+        Box::new(Communicator {
+            routes: RouteTable::new(peers),
             queues: UnsafeCell::new(Queues::new()),
             lengths: Lengths::default(),
             first_port,
@@ -182,40 +169,7 @@ impl Communicator {
             sender: EagerSender::new(context, rank),
             context,
             comm,
-        });
-        // Only now, because moving the box would invalidate the short cut's pointer into it.
-        communicator.open_short_cut(true);
-        communicator
-    }
-
-    pub(crate) fn has(&self, rank: i32) -> bool {
-        (rank as usize) < self.routes.len()
-    }
-
-    /// Returns the route to a rank; `UNKNOWN` for a rank outside the communicator.
-    #[inline]
-    pub(crate) fn route(&self, rank: i32) -> Route {
-        // Acquire: the endpoint in the route was made before the route was stored.
-        self.routes.get(rank as usize).map_or(Route::UNKNOWN, |route| Route::from_bits(route.load(Ordering::Acquire)))
-    }
-
-    /// [`Self::route`] for the fast path: `UNKNOWN` while a tool listens.
-    #[inline(always)]
-    pub(crate) fn short_cut(&self, rank: i32) -> Route {
-        if rank as usize >= self.routes.len() {
-            return Route::UNKNOWN;
-        }
-        // Acquire: the array was made before its address was stored.
-        let routes = self.short_cuts.load(Ordering::Acquire);
-        // SAFETY: both arrays have as many routes as `routes`, so `rank` is in bounds; they live as long as `self`.
-        let route = unsafe { &*routes.add(rank as usize) };
-        // Acquire: the endpoint in the route was made before the route was stored.
-        Route::from_bits(route.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn open_short_cut(&self, is_open: bool) {
-        let routes = if is_open { &self.routes } else { self.closed.get_or_init(|| unknown(self.routes.len())) };
-        self.short_cuts.store(routes.as_ptr().cast_mut(), Ordering::Release);
+        })
     }
 
     /// Enters the port of the first rail, if that is the only rail and this unmarked route uses it.
@@ -226,28 +180,6 @@ impl Communicator {
         }
         // SAFETY: the port is the PML's, which lives until Open MPI's last call.
         unsafe { self.first_port.as_ref() }.enter()
-    }
-
-    pub(crate) fn set_route(&self, rank: i32, route: Route) {
-        if let Some(place) = self.routes.get(rank as usize) {
-            place.store(route.bits(), Ordering::Release);
-        }
-    }
-
-    /// Stores the route to a rank that was looked up, unless another thread has stored, and perhaps marked, one.
-    pub(crate) fn set_found(&self, rank: i32, route: Route) {
-        if let Some(place) = self.routes.get(rank as usize) {
-            let unknown = Route::UNKNOWN.bits();
-            let _ = place.compare_exchange(unknown, route.bits(), Ordering::AcqRel, Ordering::Relaxed);
-        }
-    }
-
-    /// Marks the route to a rank, if it is this one: short messages then take the slow path (`ports/flow.rs`).
-    pub(crate) fn mark(&self, rank: i32, route: Route) {
-        if let Some(place) = self.routes.get(rank as usize) {
-            // If a thread is looking the rank up, the first message to it stores the mark (`set_skips_flow_control`).
-            let _ = place.compare_exchange(route.bits(), route.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
-        }
     }
 
     /// Returns the queue lengths, for any thread.
@@ -297,7 +229,7 @@ impl Communicators for State {
     }
 
     fn known_route(&mut self, of: &'static Communicator, rank: i32) -> Option<Route> {
-        match of.route(rank) {
+        match of.routes.route(rank) {
             Route::UNKNOWN => {
                 let name = self.name_of(of, rank)?;
                 self.messenger.rails.known.get(&name).copied()
@@ -311,49 +243,5 @@ impl Communicators for State {
     fn queues(&mut self, of: &'static Communicator) -> (&mut Queues, &Lengths) {
         // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
         unsafe { of.queues() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::transport::EndpointId;
-
-    fn communicator() -> &'static Communicator {
-        let comm = Box::leak(Box::new(release::blank_communicator(3)));
-        // SAFETY: P4: leaked.
-        Box::leak(Communicator::new(unsafe { Comm::new(comm) }, NonNull::dangling(), 2))
-    }
-
-    #[test]
-    fn a_rank_outside_the_communicator_has_no_route() {
-        let comm = communicator();
-        assert!(comm.has(0) && comm.has(1));
-        for rank in [-1, 2, i32::MAX, i32::MIN] {
-            assert!(!comm.has(rank), "{rank}");
-            assert_eq!([comm.route(rank), comm.short_cut(rank)], [Route::UNKNOWN; 2], "{rank}");
-        }
-    }
-
-    #[test]
-    fn a_route_stays_marked_until_set_route_replaces_it() {
-        let comm = communicator();
-        let route = Route::new(0, EndpointId::from_index(7));
-        comm.mark(0, route);
-        assert_eq!(comm.route(0), Route::UNKNOWN);
-        comm.set_found(0, route);
-        comm.mark(0, route);
-        assert_eq!([comm.route(0), comm.short_cut(0)], [route.marked(); 2]);
-        assert!(comm.enter_first(comm.short_cut(0)).is_none());
-        // Another thread, which looked the same rank up, stores its route later. Marking does not touch rank 1's route.
-        comm.set_found(0, route);
-        comm.set_found(1, route.as_multi_rail());
-        comm.mark(1, route);
-        comm.mark(99, route);
-        assert_eq!([comm.route(0), comm.route(1)], [route.marked(), route.as_multi_rail()]);
-        comm.mark(1, route.as_multi_rail());
-        assert_eq!(comm.route(1), route.as_multi_rail().marked());
-        comm.set_route(0, route);
-        assert_eq!(comm.short_cut(0), route);
     }
 }

@@ -4,30 +4,24 @@
 //! Open MPI calls `pml_del_comm` when the last reference to a communicator goes, or in `MPI_Finalize` even if requests
 //! are pending, or never. So `pml_del_comm` drops unexpected messages, and `pmlm_finalize` drops the rest. Open MPI
 //! reuses context numbers. Grade: setup. Threads: any. Tests: `hw-tests/mpi`, such as `connect_cycles.c`.
-//!
-//! **Processes of other jobs** come from spawn, connect or accept. Two processes without a common communicator cannot
-//! send to each other, and either may end without notice. So this process parts from the other (`Port::part`) when
-//! their last communicator goes, and forgets it when the connections have gone; a new communicator cancels the parting.
 
 use std::ffi::c_int;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
+use engine::messenger::foreign;
 use engine::messenger::members;
 use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
-use engine::messenger::route::Route;
-use engine::peer::PeerName;
-use engine::transport::SentMessages;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::{Comm, Communicator};
 use super::component;
-use super::instance::{Pml, Rail, State, pml};
+use super::instance::{Pml, Rail, pml};
 use super::leave::leave;
-use super::module::{Code, answer, enter, there};
+use super::module::{Answer, Code, answer, enter, there};
 use super::ports::local;
 use super::tools::listening::follow;
 use crate::runtime::entry::Argument;
@@ -40,44 +34,41 @@ pub(crate) extern "C" fn pml_add_comm(comm: Comm) -> c_int {
     answer("pml_add_comm", || {
         let pml = there()?;
         let first = pml.rails().first().ok_or(Code::NOT_AVAILABLE)?;
-        let communicator = Box::leak(Communicator::new(comm, first.entry(), comm.peers()));
-        let context = communicator.context;
+        comm.set_part(Box::leak(Communicator::new(comm, first.entry(), comm.peers())));
         created(comm);
-        // SAFETY: P4: a new communicator; `pml_del_comm` or `is_not_followed` calls `listeners::ends` before it goes.
+        // SAFETY: P4: a new communicator; `listeners::ends` is called before it goes.
         unsafe { listeners::begins(comm.raw()) };
-        let communicator = NonNull::from(communicator);
-        let Some(mut state) = pml.enter() else {
-            is_not_followed(comm, communicator);
-            return Err(Code::NO_RESOURCE);
-        };
-        // SAFETY: P1: just leaked; `pml_del_comm` takes it out of `contexts` before it goes.
-        let added = unsafe { communicator.as_ref() };
-        // SAFETY: P3: the PML is entered.
-        unsafe { follow(added) };
-        let Some(kept) = state.messenger.contexts.add(context, added) else {
-            drop(state);
-            is_not_followed(comm, communicator);
-            return Err(Code::ERROR);
-        };
-        comm.set_part(communicator.as_ptr());
-        joined(pml, &mut state, comm, context);
-        search::deliver_early(pml, &mut *state, context, kept);
-        leave(pml, state);
-        Ok(())
+        add(pml, comm).inspect_err(|_| {
+            // SAFETY: P4: it lives, and nothing is entered.
+            unsafe { listeners::ends(comm.raw()) };
+            if let Some(communicator) = take_part(comm) {
+                freed(communicator.context);
+            }
+        })
     })
 }
 
-/// Undoes the first steps for a communicator that cannot be added. The caller has entered neither PML nor port.
-fn is_not_followed(comm: Comm, communicator: NonNull<Communicator>) {
-    // SAFETY: P4: it lives.
-    unsafe { listeners::ends(comm.raw()) };
-    freed(take_back(communicator).context);
+fn add(pml: &Pml, comm: Comm) -> Answer {
+    let mut state = enter(pml)?;
+    let (added, context) = (comm.part(), comm.context());
+    // SAFETY: P3: the PML is entered.
+    unsafe { follow(added) };
+    let kept = state.messenger.contexts.add(context, added).ok_or(Code::ERROR)?;
+    if state.messenger.foreign.is_met
+        && let Some(me) = Process::me()
+    {
+        let members = comm.members(true).filter(|name| name.job != me.name().job).collect();
+        foreign::joined(pml, &mut *state, context, members);
+    }
+    search::deliver_early(pml, &mut *state, context, kept);
+    leave(pml, state);
+    Ok(())
 }
 
-/// Takes back the PML's part of a communicator, to which nothing refers any more.
-fn take_back(communicator: NonNull<Communicator>) -> Communicator {
-    // SAFETY: P1: `pml_add_comm` has leaked it; it is in neither `contexts` nor `c_pml_comm`, and taken back once.
-    *unsafe { Box::from_raw(communicator.as_ptr()) }
+/// Takes the PML's part out of a communicator. `contexts` does not refer to it, or does no longer.
+fn take_part(comm: Comm) -> Option<Communicator> {
+    // SAFETY: P1: `pml_add_comm` has leaked it, and it was in `c_pml_comm` until now; so it is taken back once.
+    comm.set_part(null_mut()).map(|communicator| *unsafe { Box::from_raw(communicator.as_ptr()) })
 }
 
 pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
@@ -90,21 +81,16 @@ pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
         if let Some(context) = was_there {
             // First, because `contexts` has a reference to it.
             state.messenger.contexts.remove(context);
-        }
-        if let Some(communicator) = comm.set_part(null_mut()) {
-            let communicator = take_back(communicator);
-            let context = communicator.context;
             // Posted receives stay as they are, so that MPI can still free them.
-            for message in communicator.into_queues().into_messages() {
+            let messages = take_part(comm).map(|communicator| communicator.into_queues().into_messages());
+            for message in messages.unwrap_or_default() {
                 flow_control::give_up(pml, &mut *state, &message.message);
             }
-            left(pml, &mut state, context);
+            foreign::left(pml, &mut *state, context);
         }
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
-        if let Some(context) = was_there {
-            freed(context);
-        }
+        was_there.into_iter().for_each(freed);
         Ok(())
     })
 }
@@ -146,7 +132,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
             if Process::me().is_some_and(|me| me.name().job != process.name().job)
                 && let Some(mut state) = pml().and_then(Pml::enter)
             {
-                state.foreign.is_met = true;
+                state.messenger.foreign.is_met = true;
             }
         }
         // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
@@ -180,60 +166,6 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
         unsafe { local::remove(pml, all) };
         Ok(())
     })
-}
-
-/// Cancels the parting from the members of a new communicator.
-fn joined(pml: &Pml, state: &mut State, comm: Comm, context: u32) {
-    if !state.foreign.is_met {
-        return;
-    }
-    let Some(me) = Process::me().map(|me| modex::from_openmpi(me.name())) else { return };
-    let members: Box<[PeerName]> = comm.members(true).filter(|name| name.job != me.job).collect();
-    if members.is_empty() {
-        return;
-    }
-    for name in &members {
-        for route in state.foreign.parted.remove(name).unwrap_or_default() {
-            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
-                port.rejoin(route.to());
-            }
-        }
-    }
-    state.foreign.join(context, members);
-}
-
-/// Parts from members of a removed communicator that share no other one with this process.
-fn left(pml: &Pml, state: &mut State, context: u32) {
-    if !state.foreign.is_met {
-        return;
-    }
-    for name in state.foreign.leave(context) {
-        let routes = routes::part(state, name);
-        for route in &routes {
-            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
-                port.part(route.to());
-            }
-        }
-        state.foreign.parted.insert(name, routes);
-    }
-    sweep(pml, state);
-}
-
-/// Forgets processes whose connections have gone since the parting.
-fn sweep(pml: &Pml, state: &mut State) {
-    let has_gone = |route: &Route| {
-        let port = pml.rails().get(route.rail()).and_then(Rail::enter);
-        port.is_none_or(|port| port.has_gone(route.to()))
-    };
-    let gone: Vec<_> = state.foreign.parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
-    for (name, routes) in gone {
-        routes::remove(state, name);
-        for route in routes {
-            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
-                *port.sent(route.to()) = SentMessages::default();
-            }
-        }
-    }
 }
 
 /// Reports a new communicator, before any event of its messages. The caller has entered neither PML nor port, because

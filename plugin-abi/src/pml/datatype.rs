@@ -58,22 +58,42 @@ pub(crate) struct Description {
     datatype: Datatype,
 }
 
-/// Address and length of the data.
+/// Address and length of the data, which may be read (send) or written (receive) as P2 says. Only this file makes one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     /// First byte; null for (nonempty) data with gaps.
     pub(crate) start: *mut u8,
     /// Length of the data in a message, bytes.
     pub(crate) length: usize,
+    is_lent: (),
 }
 
 impl Extent {
-    pub(crate) const EMPTY: Extent = Extent { start: std::ptr::dangling_mut(), length: 0 };
+    pub(crate) const EMPTY: Extent = Extent::new(std::ptr::dangling_mut(), 0);
+
+    #[inline(always)]
+    const fn new(start: *mut u8, length: usize) -> Extent {
+        Extent { start, length, is_lent: () }
+    }
+
+    /// Returns the extent of a copy of data.
+    ///
+    /// # Safety
+    /// The bytes live while the value is used. They are not written by it.
+    pub(crate) unsafe fn of_copy(bytes: &[u8]) -> Extent {
+        Extent::new(bytes.as_ptr().cast_mut(), bytes.len())
+    }
+
+    /// Returns `length` bytes from `offset` on, as many of them as the data has.
+    pub(crate) fn part(self, offset: u64, length: usize) -> Extent {
+        let offset = self.length.min(offset as usize);
+        Extent::new(self.start.wrapping_add(offset), length.min(self.length - offset))
+    }
 
     /// Data with gaps, or none: the buffer of a barrier is null.
     #[cold]
     fn with_gaps(length: usize) -> Extent {
-        if length == 0 { Extent::EMPTY } else { Extent { start: null_mut(), length } }
+        if length == 0 { Extent::EMPTY } else { Extent::new(null_mut(), length) }
     }
 }
 
@@ -117,7 +137,7 @@ impl Description {
         let in_one_piece = flags & sys::OPAL_DATATYPE_FLAG_NO_GAPS != 0
             || (flags & sys::OPAL_DATATYPE_FLAG_CONTIGUOUS != 0 && self.count <= 1);
         let start = self.buffer.wrapping_byte_offset(first).cast::<u8>();
-        if in_one_piece && !start.is_null() { Extent { start, length } } else { Extent::with_gaps(length) }
+        if in_one_piece && !start.is_null() { Extent::new(start, length) } else { Extent::with_gaps(length) }
     }
 }
 
@@ -140,7 +160,7 @@ impl Attached {
         if !data.take_all(unsafe { std::slice::from_raw_parts_mut(start, length) }) {
             return Err(Code::ERROR);
         }
-        Ok((copy, UserData { extent: Extent { start, length }, ..data }))
+        Ok((copy, UserData { extent: Extent::new(start, length), ..data }))
     }
 }
 
@@ -215,7 +235,7 @@ pub(crate) struct UserData {
 
 impl UserData {
     pub(crate) const NONE: UserData = UserData {
-        extent: Extent { start: null_mut(), length: 0 },
+        extent: Extent::new(null_mut(), 0),
         description: Description { buffer: null_mut(), count: 0, datatype: Datatype(null_mut()) },
         convertor: None,
     };

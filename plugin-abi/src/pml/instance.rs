@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
-use engine::messenger::foreign::Foreign;
 use engine::messenger::host;
 use engine::messenger::rails::Rails;
 use engine::messenger::rails::quiet::Quiet;
@@ -86,7 +85,6 @@ pub(crate) struct State {
     pub(crate) messenger: messenger::State<State>,
     /// Rank of this process in its job.
     pub(crate) rank: u32,
-    pub(crate) foreign: Foreign,
     pub(crate) quiet: Quiet,
     pub(crate) finished: Chain,
     /// Frames with completions for the BTL.
@@ -263,7 +261,6 @@ impl Pml {
             messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown), rails_state),
             requests: Requests::new(settings.functions),
             rank: settings.rank,
-            foreign: Foreign::default(),
             quiet: Quiet::default(),
             finished: Chain::EMPTY,
             for_btl: frame::Polled::default(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
-//! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
-//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
+//! - Called by Open MPI: `component` (life of the PML), and by the table of `module`: `context` (adds and removes
+//!   processes and communicators), `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`,
+//!   `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls, and hands what arrived to the
 //!   messenger), `leave` (what follows once nothing is entered), `finish` (completes requests).
 //! - `ports` lends the ports, and knows which route leads to a peer; `tools` has all that tools see.
@@ -24,8 +25,11 @@
 //! - **P3** Only the thread that has entered the PML uses `State` and everything that it leads to (requests, queues and
 //!   listeners of communicators, send buffers, batches). A `&mut State` is the proof of it. References to a request
 //!   (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the only ones.
-//!   A `&mut Request` made from a pointer is the only one while it is used.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
+//!
+//! Entry points have types for such arguments (`Comm`, `Datatype`, `Buffer`, `RawRequest`, `Matched`), and `Description`
+//! and `Extent` are made of them. Nobody else makes one without unsafe code, and their values are used until the call
+//! returns, or until the request that has noted them is finished: so P2 and P4 hold for each of them.
 //!
 //! A function that takes a handle, safe or not, takes that of an unfinished request; if the function begins or posts
 //! the request, the caller has filled it in, and nobody else has it (P1). A message passed with a receive matches it.

@@ -91,13 +91,12 @@ pub(super) fn is_sent_at_once<const BLOCKING: bool>(call: &Call, mode: sys::mca_
 #[inline(always)]
 fn at_once<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
     let communicator = call.comm.part();
-    let route = communicator.short_cut(call.peer);
+    let route = communicator.routes.short_cut(call.peer);
     let Some(mut port) = communicator.enter_first(route) else {
         return at_once_otherwise::<BLOCKING>(call, extent);
     };
     let header = communicator.sender.header(call.tag);
-    // SAFETY: P2: the data may be read until the call returns.
-    unsafe { transmit::inline(&mut port, route, &header, extent) }
+    transmit::inline(&mut port, route, &header, extent)
 }
 
 /// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the route up again, because
@@ -105,17 +104,15 @@ fn at_once<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
 #[inline(never)]
 fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
     let communicator = call.comm.part();
-    let route = communicator.short_cut(call.peer);
+    let route = communicator.routes.short_cut(call.peer);
     if BLOCKING && route == Route::UNKNOWN && told_at_once(call, extent, communicator) {
         return true;
     }
     let header = communicator.sender.header(call.tag);
     let Some(to) = route.as_local() else {
-        // SAFETY: P2: the data may be read until the call returns.
-        return unsafe { transmit::at_once(route, &header, extent) };
+        return transmit::at_once(route, &header, extent);
     };
-    // SAFETY: P2: the data may be read until the call returns.
-    pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent))
 }
 
 /// Returns the PML and its only port, if that carries messages by this route, and one of this length is no longer than
@@ -131,20 +128,19 @@ fn only_rail(route: Route, length: usize) -> Option<(&'static Pml, &'static Rail
 #[inline(never)]
 fn copied_at_once(call: &Call, extent: Extent) -> bool {
     let communicator = call.comm.part();
-    let route = communicator.short_cut(call.peer);
+    let route = communicator.routes.short_cut(call.peer);
     let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let header = communicator.sender.header(call.tag);
-    // SAFETY: P2: the data may be read until the call returns.
-    unsafe { transmit::copied(&mut state, &mut port, route, &header, extent) }
+    transmit::copied(&mut state, &mut port, route, &header, extent)
 }
 
 /// Sends a message of a blocking call, no longer than the eager limit, while a tool listens. The message has a request
 /// only if it cannot be sent at once.
 #[inline(always)]
 fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> bool {
-    let route = communicator.route(call.peer);
+    let route = communicator.routes.route(call.peer);
     let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
     let Some(listeners) = call.comm.listeners(&state) else { return false };
@@ -159,9 +155,8 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> boo
     let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
-        // SAFETY: P2: the data may be read until the call returns.
-        let is_inline = unsafe { transmit::inline(&mut port, route, &header, extent) };
-        is_inline || copied_apart(&mut state, &mut port, route, &header, extent)
+        transmit::inline(&mut port, route, &header, extent)
+            || copied_apart(&mut state, &mut port, route, &header, extent)
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
@@ -191,8 +186,7 @@ fn tell_of_call(comm: Comm, listeners: &Listeners, event: Event, id: u64, spec: 
 
 #[inline(never)]
 fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: P2: the data may be read until the call of MPI returns.
-    unsafe { transmit::copied(state, port, route, header, extent) }
+    transmit::copied(state, port, route, header, extent)
 }
 
 /// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`,

@@ -167,15 +167,12 @@ impl host::SharedMemory for State {
         let Some(shared) = pml.shared_memory() else { return false };
         let data = match payload {
             Payload::Nothing => Extent::EMPTY,
-            Payload::Packed(bytes) => Extent { start: bytes.as_ptr().cast_mut(), length: bytes.len() },
-            Payload::Part(send, offset, length) => {
-                let start = self.requests.core(*send).data.extent().start.wrapping_add(*offset as usize);
-                Extent { start, length: *length }
-            }
+            // SAFETY: the payload lives until the end of this call.
+            Payload::Packed(bytes) => unsafe { Extent::of_copy(bytes) },
+            Payload::Part(send, offset, length) => self.requests.core(*send).data.extent().part(*offset, *length),
         };
         let (tag, bytes, length) = head(shared, header);
-        // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
-        unsafe { shared.send(to, tag, &bytes[..length], data) }
+        shared.send(to, tag, &bytes[..length], data)
     }
 
     fn hold_up(&mut self, pml: &Pml, to: u32, waits: bool) {

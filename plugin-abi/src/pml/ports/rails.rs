@@ -5,7 +5,7 @@
 //! **Marks.** A route to a peer that holds this process back, or to which sends pend, is marked in the communicators
 //! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and
 //! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
-//! (`Communicator::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
+//! (`RouteTable::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
 //! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger has the
 //! process looked up (`known_route`) once the bound of unexpected messages is exceeded.
 //!
@@ -32,13 +32,13 @@ use crate::runtime::{failures, messages, modex, poller};
 #[inline]
 pub(crate) fn route(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
     let communicator = comm.part();
-    let route = communicator.route(rank);
+    let route = communicator.routes.route(rank);
     if route != Route::UNKNOWN {
         return Some(route.unmarked());
     }
     let route = find(pml, comm, rank)?;
     pml.enter()?.messenger.flow.holders.note(route, communicator.context, rank);
-    communicator.set_found(rank, route);
+    communicator.routes.set_found(rank, route);
     Some(route)
 }
 
@@ -126,13 +126,13 @@ impl Peers for State {
     fn skips_flow_control(&mut self, pml: &Pml, send: Handle) -> bool {
         // If its communicator has another route, that has a mark, or is an earlier home of the peer.
         let &mut Core { route, peer, .. } = self.requests.core(send);
-        self.communicator(send).route(peer) == routes::stored(pml, route)
+        self.communicator(send).routes.route(peer) == routes::stored(pml, route)
     }
 
     fn set_skips_flow_control(&mut self, pml: &Pml, send: Handle, passes: bool) {
         let &mut Core { route, peer, .. } = self.requests.core(send);
         let route = routes::stored(pml, route);
-        self.communicator(send).set_route(peer, if passes { route } else { route.marked() });
+        self.communicator(send).routes.set(peer, if passes { route } else { route.marked() });
     }
 
     fn mark(&mut self, _pml: &Pml, routes: &[Route]) {
@@ -140,7 +140,7 @@ impl Peers for State {
             let Some(communicator) = self.messenger.contexts.get(context) else { continue };
             // The communicator may have stored an earlier home of the peer.
             for route in routes {
-                communicator.mark(rank, *route);
+                communicator.routes.mark(rank, *route);
             }
         }
     }

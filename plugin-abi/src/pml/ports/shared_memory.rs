@@ -127,15 +127,14 @@ impl SharedMemory {
 
     /// Sends an eager message, unless others wait before it or there is no room.
     #[inline]
-    pub(crate) unsafe fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: Extent) -> bool {
+    pub(crate) fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         // Acquire pairs with the Release in `hold_up`: if false, all messages that waited have been sent.
         if data.length > self.eager_limit || peer.is_held_up.load(Ordering::Acquire) {
             return false;
         }
         if data.length > SHORT {
-            // SAFETY: P2: `data` may be read during the call.
-            return unsafe { self.send(to, EAGER, header, data) };
+            return self.send(to, EAGER, header, data);
         }
         let mut bytes = MaybeUninit::<[u8; EAGER_SIZE + SHORT]>::uninit();
         let start = bytes.as_mut_ptr().cast::<u8>();
@@ -168,7 +167,7 @@ impl SharedMemory {
     }
 
     /// Sends header and data, whether others wait or not. Returns false if there is no room now.
-    pub(crate) unsafe fn send(&self, to: u32, tag: u8, header: &[u8], data: Extent) -> bool {
+    pub(crate) fn send(&self, to: u32, tag: u8, header: &[u8], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         let header_start = header.as_ptr().cast_mut().cast();
         if data.length == 0 {

@@ -18,7 +18,7 @@ use crate::runtime::token::Tag;
 
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
 #[inline(always)]
-pub(crate) unsafe fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
+pub(crate) fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
     let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
     port.send_inline(route.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
@@ -26,7 +26,7 @@ pub(crate) unsafe fn inline(port: &mut Port, route: Route, header: &[u8], extent
 
 /// [`inline`] by one port of several, if it is the peer's home.
 #[inline(never)]
-pub(crate) unsafe fn at_once(route: Route, header: &[u8], extent: Extent) -> bool {
+pub(crate) fn at_once(route: Route, header: &[u8], extent: Extent) -> bool {
     if !route.is_open_multi_rail() {
         return false;
     }
@@ -35,8 +35,7 @@ pub(crate) unsafe fn at_once(route: Route, header: &[u8], extent: Extent) -> boo
     if !port.sent(route.to()).is_home {
         return false;
     }
-    // SAFETY: P2: the data may be read during the call.
-    if !unsafe { inline(&mut port, route, header, extent) } {
+    if !inline(&mut port, route, header, extent) {
         return false;
     }
     routes::note(&mut port, route, true);
@@ -45,7 +44,7 @@ pub(crate) unsafe fn at_once(route: Route, header: &[u8], extent: Extent) -> boo
 
 /// Sends header and contiguous data from a send buffer. Returns false if that cannot be done now.
 #[inline(always)]
-pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
+pub(crate) fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     let buffers = &mut state.messenger.rails.buffers[route.rail()];
     let Some((buffer, span)) = buffers.take(port, header.len() + extent.length) else { return false };
     // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be read.

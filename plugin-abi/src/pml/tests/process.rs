@@ -122,9 +122,8 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
         *libmpi::references(raw.as_ptr()) = 1;
         Comm::new(raw.as_ptr())
     };
-    let added: &'static Communicator = Box::leak(Communicator::new(comm, pml.rails()[0].entry(), size));
-    comm.set_part(std::ptr::from_ref(added).cast_mut());
-    let context = added.context;
+    comm.set_part(Box::leak(Communicator::new(comm, pml.rails()[0].entry(), size)));
+    let (added, context) = (comm.part(), comm.context());
     let mut state = pml.enter().expect("nobody is inside");
     let kept = state.messenger.contexts.add(context, added).expect("the number is new");
     search::deliver_early(pml, &mut *state, context, kept);

@@ -3,7 +3,7 @@
 //!
 //! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking
 //! receives test, and waits are watched. On a communicator that a tool listens to, short sends find no route
-//! ([`Communicator::short_cut`]), and polls find no receive (`Queues::set_told` of the engine).
+//! (`RouteTable::short_cut`), and polls find no receive (`Queues::set_told` of the engine).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
 //! each change enters the PML.
 //!
@@ -95,7 +95,7 @@ pub(crate) unsafe fn follow(communicator: &Communicator) {
     // SAFETY: P3, as this function requires.
     let (listeners, (queues, lengths)) = unsafe { (Listeners::of(communicator.comm.raw()), communicator.queues()) };
     let is_listened_to = unwatched().is_none() && listeners.is_some();
-    communicator.open_short_cut(!is_listened_to);
+    communicator.routes.open_short_cut(!is_listened_to);
     queues.set_told(lengths, is_listened_to);
 }
 
