@@ -2,9 +2,8 @@
 //! The ports that the PML lends to the messenger's rails (`engine::messenger::rails`), and the processes of this host,
 //! which it reaches by Open MPI's shared-memory BTL.
 //!
-//! `memory` has the memory that the adapters access, and the tokens; `rails` the routes to other processes; `transmit`
-//! the short paths of sends without a request; `local` what shared memory receives and sends, over the BTL of
-//! `shared_memory`. Called by the messenger. Grade: hot. Threads: any. Tests: `pml/tests.rs`.
+//! `memory` has the memory that the adapters access, and the tokens; `rails` the routes to other processes; `local` what
+//! shared memory receives and sends, over the BTL of `shared_memory`. Called by the messenger. Grade: hot. Threads: any. Tests: `pml/tests.rs`.
 
 use engine::messenger::host::{Process, Rail, Types};
 
@@ -19,7 +18,6 @@ pub(super) mod local;
 pub(super) mod memory;
 pub(super) mod rails;
 pub(super) mod shared_memory;
-pub(super) mod transmit;
 
 impl Types for State {
     type Handle = Handle;

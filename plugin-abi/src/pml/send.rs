@@ -9,16 +9,19 @@ use std::ffi::{c_int, c_void};
 
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Host;
+use engine::messenger::rails;
 use engine::messenger::route::Route;
+use engine::transport::Sent;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::InlineSpan;
 
 use super::communicator::{Comm, Communicator};
 use super::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
 use super::instance::{Pml, Rail, State, pml, unwatched};
 use super::leave::{leave, leave_call};
 use super::module::{Answer, Code, answer, enter, there};
-use super::ports::{rails, transmit};
+use super::ports::{self, memory};
 use super::progress::{poll, until};
 use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
 use super::tools::{listening, transfers, watch};
@@ -26,6 +29,7 @@ use super::{finish, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
 
@@ -96,7 +100,7 @@ fn at_once<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
         return at_once_otherwise::<BLOCKING>(call, extent);
     };
     let header = communicator.sender.header(call.tag);
-    transmit::inline(&mut port, route, &header, extent)
+    inline(&mut port, route, &header, extent)
 }
 
 /// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the route up again, because
@@ -110,7 +114,7 @@ fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool 
     }
     let header = communicator.sender.header(call.tag);
     let Some(to) = route.as_local() else {
-        return transmit::at_once(route, &header, extent);
+        return inline_by_home(route, &header, extent);
     };
     pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent))
 }
@@ -133,7 +137,7 @@ fn copied_at_once(call: &Call, extent: Extent) -> bool {
     let Some(mut state) = pml.enter() else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let header = communicator.sender.header(call.tag);
-    transmit::copied(&mut state, &mut port, route, &header, extent)
+    copied(&mut state, &mut port, route, &header, extent)
 }
 
 /// Sends a message of a blocking call, no longer than the eager limit, while a tool listens. The message has a request
@@ -155,8 +159,7 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> boo
     let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
-        transmit::inline(&mut port, route, &header, extent)
-            || copied_apart(&mut state, &mut port, route, &header, extent)
+        inline(&mut port, route, &header, extent) || copied_apart(&mut state, &mut port, route, &header, extent)
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
@@ -186,7 +189,7 @@ fn tell_of_call(comm: Comm, listeners: &Listeners, event: Event, id: u64, spec: 
 
 #[inline(never)]
 fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
-    transmit::copied(state, port, route, header, extent)
+    copied(state, port, route, header, extent)
 }
 
 /// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`,
@@ -260,7 +263,7 @@ pub(super) struct Way {
 /// There is no memory for the copy, it cannot be made, or this thread has entered the PML.
 pub(super) fn prepare<'pml>(pml: &'pml Pml, call: &Call, mode: Mode) -> Result<(Entered<'pml, State>, Way), Code> {
     let copy = if mode == Mode::Buffered { Some(Attached::copy(&call.data)?) } else { None };
-    let route = rails::route(pml, call.comm, call.peer);
+    let route = ports::rails::route(pml, call.comm, call.peer);
     Ok((enter(pml)?, Way { route, copy }))
 }
 
@@ -316,4 +319,44 @@ fn begin_by(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>)
         Some(route) => messenger::send::begin(pml, state, request, route),
         None => state.fails(),
     }
+}
+
+/// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
+#[inline(always)]
+fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
+    // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
+    let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
+    port.send_inline(route.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
+}
+
+/// [`inline`] by one port of several, if it is the peer's home.
+#[inline(never)]
+fn inline_by_home(route: Route, header: &[u8], extent: Extent) -> bool {
+    if !route.is_open_multi_rail() {
+        return false;
+    }
+    let Some(rail) = pml().and_then(|pml| pml.rails().get(route.rail())) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    if !port.sent(route.to()).is_home {
+        return false;
+    }
+    if !inline(&mut port, route, header, extent) {
+        return false;
+    }
+    rails::routes::note(&mut port, route, true);
+    true
+}
+
+/// Sends header and contiguous data from a send buffer. Returns false if that cannot be done now.
+#[inline(always)]
+fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
+    let buffers = &mut state.messenger.rails.buffers[route.rail()];
+    let Some((buffer, span)) = buffers.take(port, header.len() + extent.length) else { return false };
+    // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be read.
+    unsafe {
+        let start = memory::start(span);
+        start.copy_from_nonoverlapping(header.as_ptr(), header.len());
+        start.add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
+    }
+    rails::transmit::post::<State>(buffers, port, route, (buffer, span))
 }

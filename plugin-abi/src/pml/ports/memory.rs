@@ -106,7 +106,7 @@ impl Memory for State {
 
 /// Returns the first byte of a send buffer.
 #[inline]
-pub(super) fn start(buffer: LocalSpan) -> *mut u8 {
+pub(in crate::pml) fn start(buffer: LocalSpan) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(buffer.addr() as usize)
 }
 
