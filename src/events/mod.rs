@@ -17,6 +17,7 @@
 
 mod delivery;
 mod interest_mask;
+pub mod members;
 #[cfg(all(test, loom))]
 #[path = "tests/models.rs"]
 mod models;

@@ -7,12 +7,11 @@
 //!   message is sent whole. [`header`] has the formats on the wire.
 //! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
 //! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
-//!   [`path_taken`], [`members`].
+//!   [`path_taken`].
 //!
 //! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
 //! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
-//! threads share. Called by the PML (`plugin-abi/src/pml`). Grades
-//! and threads: in each file.
+//! threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
 //! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
@@ -35,7 +34,6 @@ pub mod header;
 pub mod host;
 pub mod loopback;
 pub mod matching;
-pub mod members;
 pub mod path_taken;
 pub mod rails;
 pub mod receive;

@@ -8,10 +8,10 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
+use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload, members};
 use engine::messenger::flow_control;
 use engine::messenger::foreign;
-use engine::messenger::members;
+
 use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
 use ibex_ffi::openmpi::process::Process;
