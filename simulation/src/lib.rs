@@ -49,7 +49,8 @@ pub fn run(program: &Program) -> Result<Report, Failure> {
     outcome(World::new(program))
 }
 
-/// Runs a program, and writes its trace to a folder, which has none yet. Returns what came of the run, and of the trace.
+/// Runs a program, and writes its trace to a folder, which has none yet. Returns what came of the run, and of the
+/// trace.
 pub fn record(program: &Program, folder: &Path) -> (Result<Report, Failure>, Result<(), Box<dyn Error>>) {
     let mut world = World::new(program);
     let trace = world.record();

@@ -84,8 +84,8 @@ pub trait Data {
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     fn take_all(&mut self, to: &mut [u8]) -> bool;
 
-    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left, as
-    /// far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
+    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left,
+    /// as far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
     fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize;
 
     /// Copies a fragment to the data of a receive, from `offset` on, where the last one ended. Returns false if it has

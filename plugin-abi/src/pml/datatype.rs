@@ -198,7 +198,8 @@ impl Convertor {
     fn pack(&mut self, to: &mut [u8]) -> usize {
         let mut piece = sys::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let (mut pieces, mut bytes) = (1, to.len());
-        // SAFETY: a convertor of `packing`, and a piece that is writable for its length; the counts live during the call.
+        // SAFETY: a convertor of `packing`, and a piece that is writable for its length; the counts live during the
+        // call.
         let code =
             unsafe { libmpi::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }

@@ -73,8 +73,8 @@ pub(crate) struct Pml {
     within: AtomicPtr<State>,
 }
 
-// SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards the state. The cell is written by the thread that initialises MPI, before
-// others exist.
+// SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards
+// the state. The cell is written by the thread that initialises MPI, before others exist.
 unsafe impl Sync for Pml {}
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to the PML's own memory.
 unsafe impl Send for Pml {}

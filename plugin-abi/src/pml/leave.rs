@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leaves the PML: sends pending messages whose turn it is, and once nothing is entered calls callbacks, passes frames to
-//! the BTL, and ends the job if it must.
+//! Leaves the PML: sends pending messages whose turn it is, and once nothing is entered calls callbacks, passes frames
+//! to the BTL, and ends the job if it must.
 //!
-//! Called by all that has entered the PML. Grade: hot for [`leave`] and [`leave_call`] without more to do, else pending.
-//! Threads: any. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
+//! Called by all that has entered the PML. Grade: hot for [`leave`] and [`leave_call`] without more to do, else
+//! pending. Threads: any. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
 use std::sync::atomic::Ordering;
 

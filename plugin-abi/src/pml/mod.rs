@@ -27,9 +27,9 @@
 //!   (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the only ones.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
-//! Entry points have types for such arguments (`Comm`, `Datatype`, `Buffer`, `RawRequest`, `Matched`), and `Description`
-//! and `Extent` are made of them. Nobody else makes one without unsafe code, and their values are used until the call
-//! returns, or until the request that has noted them is finished: so P2 and P4 hold for each of them.
+//! Entry points have types for such arguments (`Comm`, `Datatype`, `Buffer`, `RawRequest`, `Matched`), and
+//! `Description` and `Extent` are made of them. Nobody else makes one without unsafe code, and their values are used
+//! until the call returns, or until the request that has noted them is finished: so P2 and P4 hold for each of them.
 //!
 //! A function that takes a handle, safe or not, takes that of an unfinished request; if the function begins or posts
 //! the request, the caller has filled it in, and nobody else has it (P1). A message passed with a receive matches it.

@@ -2,8 +2,9 @@
 //! The ports that the PML lends to the messenger's rails (`engine::messenger::rails`), and the processes of this host,
 //! which it reaches by Open MPI's shared-memory BTL.
 //!
-//! `memory` has the memory that the adapters access, and the tokens; `rails` the routes to other processes; `local` what
-//! shared memory receives and sends, over the BTL of `shared_memory`. Called by the messenger. Grade: hot. Threads: any. Tests: `pml/tests.rs`.
+//! `memory` has the memory that the adapters access, and the tokens; `rails` the routes to other processes; `local`
+//! what shared memory receives and sends, over the BTL of `shared_memory`. Called by the messenger. Grade: hot.
+//! Threads: any. Tests: `pml/tests.rs`.
 
 use engine::messenger::host::{Process, Rail, Types};
 

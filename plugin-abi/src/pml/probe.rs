@@ -75,8 +75,8 @@ unsafe impl Argument<*mut *mut sys::ompi_message_t> for &mut Matched {}
 impl Matched {
     /// Returns the communicator with its reference, and the message, and sets the handle to null.
     pub(super) fn take(&mut self) -> (Comm, MessageHandle) {
-        // SAFETY: P4: MPI's handle is a message of Open MPI's that `NewMessage::pass` has filled in, and that is returned
-        // once; its communicator lives.
+        // SAFETY: P4: MPI's handle is a message of Open MPI's that `NewMessage::pass` has filled in, and that is
+        // returned once; its communicator lives.
         unsafe {
             let message = self.0.assume_init();
             let (comm, bits) = ((*message).comm, (*message).req_ptr.addr() as u64);

@@ -2,9 +2,10 @@
 //! Progress: polls shared memory and the rails, and hands what they report to the messenger.
 //!
 //! Whole messages with a posted receive are delivered in place, while their port is entered ([`Receiver`]); all others
-//! after the poll, in order of arrival, with the PML entered, so messages keep their order although Open MPI's callbacks
-//! may poll again. Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), and the BTL's waits ([`begin`]).
-//! Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
+//! after the poll, in order of arrival, with the PML entered, so messages keep their order although Open MPI's
+//! callbacks may poll again. Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), and the BTL's waits
+//! ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI programs of
+//! `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;

@@ -102,8 +102,8 @@ pub(crate) enum Owner {
 }
 
 /// Names a request: queues, protocols and the engine's tokens store it. The state lends the request behind it
-/// ([`Requests::get`]) to the thread that has entered the PML, one at a time. A handle that is used after its request was
-/// given back is a defect: it leads to a free request or to another use of it, but never to other memory.
+/// ([`Requests::get`]) to the thread that has entered the PML, one at a time. A handle that is used after its request
+/// was given back is a defect: it leads to a free request or to another use of it, but never to other memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(crate) struct Handle(NonNull<Request>);
@@ -320,8 +320,8 @@ impl Request {
         unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
     }
 
-    /// Ends Open MPI's part of a request that MPI has freed. Returns the communicator and the datatype, whose references
-    /// the caller releases ([`release`]) once nothing is entered.
+    /// Ends Open MPI's part of a request that MPI has freed. Returns the communicator and the datatype, whose
+    /// references the caller releases ([`release`]) once nothing is entered.
     #[inline]
     pub(crate) fn take_references(&mut self) -> Option<(Comm, Datatype)> {
         if !std::mem::take(&mut self.shell.has_references) {
@@ -367,8 +367,8 @@ impl Request {
     }
 }
 
-/// Releases the references of a request that was given back. Nothing is entered, because freeing a communicator may call
-/// the PML.
+/// Releases the references of a request that was given back. Nothing is entered, because freeing a communicator may
+/// call the PML.
 pub(crate) fn release((comm, datatype): (Comm, Datatype)) {
     // SAFETY: both references were taken when the request was made (`hold`), and are released once.
     unsafe { libmpi::ibex_references_release(comm.raw(), datatype.raw()) };

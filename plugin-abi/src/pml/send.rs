@@ -352,7 +352,8 @@ fn inline_by_home(route: Route, header: &[u8], extent: Extent) -> bool {
 fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     let buffers = &mut state.messenger.rails.buffers[route.rail()];
     let Some((buffer, span)) = buffers.take(port, header.len() + extent.length) else { return false };
-    // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be read.
+    // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be
+    // read.
     unsafe {
         let start = memory::start(span);
         start.copy_from_nonoverlapping(header.as_ptr(), header.len());

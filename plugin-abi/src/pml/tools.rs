@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), and of reads (`reads`); performance variables (`variables`). `listening` opens
-//! and closes the fast paths when tools start or stop
-//! listening. Called by the messenger. Grade: pending; [`Tools::arrives`] and [`Tools::seeks`] are on the path of a
-//! watched message. Threads: the one that has entered the PML. Tests: as in `watch`, and `pml/tests/told.rs`.
+//! (`watch`), of transfers (`transfers`), and of reads (`reads`); performance variables (`variables`). `listening`
+//! opens and closes the fast paths when tools start or stop listening. Called by the messenger. Grade: pending;
+//! [`Tools::arrives`] and [`Tools::seeks`] are on the path of a watched message. Threads: the one that has entered the
+//! PML. Tests: as in `watch`, and `pml/tests/told.rs`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::header::EAGER_SIZE;

@@ -39,8 +39,8 @@ unsafe extern "C" {
     /// Returns whether `MPI_Finalize` has been called. May be called while the process ends.
     #[link_name = "ibex_tool_mpi_was_finalized"]
     pub(crate) safe fn mpi_was_finalized() -> bool;
-    /// Returns whether this thread may call MPI now of its own accord, by the thread level of MPI. Before initialisation
-    /// and after finalisation: yes, for the calls that MPI permits then.
+    /// Returns whether this thread may call MPI now of its own accord, by the thread level of MPI. Before
+    /// initialisation and after finalisation: yes, for the calls that MPI permits then.
     #[link_name = "ibex_tool_may_call_mpi"]
     pub(crate) safe fn may_call_mpi() -> bool;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;

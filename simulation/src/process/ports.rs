@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the messenger's rails ask of a process: the memory that its adapters access, the tokens of its requests, and the
-//! routes to other processes. Grade: test. Threads: one.
+//! What the messenger's rails ask of a process: the memory that its adapters access, the tokens of its requests, and
+//! the routes to other processes. Grade: test. Threads: one.
 
 use ibex::messenger::header::{Header, MAX_SIZE};
 use ibex::messenger::host::{Host, Memory, Peers, Process as _, Record};

@@ -24,7 +24,8 @@ pub trait Peers: Host {
     /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
     fn eager_limit(&self, process: &Self::Process, route: Route) -> usize;
 
-    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and unmarked.
+    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and
+    /// unmarked.
     fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
 
     /// Records the route of a send, unmarked if later messages to its peer need not ask flow control.

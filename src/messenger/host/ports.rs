@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the protocols ask of the ports and of shared memory: which route leads to a peer, sending, and access to memory.
-//! `messenger/rails` does it for each host that has ports.
+//! What the protocols ask of the ports and of shared memory: which route leads to a peer, sending, and access to
+//! memory. `messenger/rails` does it for each host that has ports.
 //!
 //! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
 //! that has entered the messenger, and no port. Tests: those of the hosts.
@@ -40,7 +40,8 @@ pub trait Ports: Types {
     /// Ends the turn of pending messages, of which none is left.
     fn end_turn(&mut self, process: &Self::Process, route: Route);
 
-    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and unmarked.
+    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and
+    /// unmarked.
     fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
 
     /// Records the route of a send, unmarked if later messages to its peer need not ask flow control.

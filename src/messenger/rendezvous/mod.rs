@@ -2,7 +2,8 @@
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
 //! the sender's memory: by the adapter (`read.rs`, which divides them by `stripes.rs`), or by the kernel within a host
 //! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`). The flight
-//! recorder gets each step (`steps.rs`). Called by `receive`. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`.
+//! recorder gets each step (`steps.rs`). Called by `receive`. Grade: pending. Threads: the one that has entered the
+//! messenger. Tests: `messenger/tests`.
 
 pub mod copies;
 pub mod fragments;

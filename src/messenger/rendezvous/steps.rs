@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The steps of a long message, and their entries in the flight recorder. Called where the steps happen. Grade: pending.
-//! Threads: the one that has entered the messenger. Tests: below; `device/flight.rs` in `hw-tests`.
+//! The steps of a long message, and their entries in the flight recorder. Called where the steps happen. Grade:
+//! pending. Threads: the one that has entered the messenger. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use crate::flight::{Kind, NO_PORT, record};
 use crate::messenger::host::{Data, Host};

@@ -2,8 +2,8 @@
 //! The processes of this host: makes them reachable by shared memory, and receives and sends messages there.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]), `progress` ([`poll`]) and the messenger (`engine::messenger::host::SharedMemory`). Grade: hot;
-//! [`add`] and [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and the messenger (`engine::messenger::host::SharedMemory`). Grade:
+//! hot; [`add`] and [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};

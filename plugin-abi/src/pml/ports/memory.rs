@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that the PML's adapters access, registered by Open MPI's cache; and the tokens of the PML.
 //!
-//! Called by `engine::messenger::rails`. Grade: hot for tokens, else pending. Threads: the one that has entered the PML.
-//! Tests: below, and `pml/tests.rs`.
+//! Called by `engine::messenger::rails`. Grade: hot for tokens, else pending. Threads: the one that has entered the
+//! PML. Tests: below, and `pml/tests.rs`.
 
 use engine::messenger::host::{Memory, Record};
 use engine::messenger::rails::send_buffers::BufferId;
@@ -35,7 +35,8 @@ impl Memory for State {
         let memory = pml.rails().get(rail)?.port().memory();
         let is_read = access.contains(Access::REMOTE_READ);
         let access = if is_read { sys::MCA_RCACHE_ACCESS_REMOTE_READ } else { sys::MCA_RCACHE_ACCESS_LOCAL_WRITE };
-        // SAFETY: P2, M3: the memory is mapped until the request is finished, and the engine ends the registration before.
+        // SAFETY: P2, M3: the memory is mapped until the request is finished, and the engine ends the registration
+        // before.
         unsafe { memory.register(start.cast(), length, access) }
     }
 

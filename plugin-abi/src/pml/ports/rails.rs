@@ -6,8 +6,8 @@
 //! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and
 //! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
 //! (`RouteTable::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
-//! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger has the
-//! process looked up (`known_route`) once the bound of unexpected messages is exceeded.
+//! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger has
+//! the process looked up (`known_route`) once the bound of unexpected messages is exceeded.
 //!
 //! Grade: setup; [`Peers::eager_limit`] and [`Peers::skips_flow_control`]: hot. Threads: the one that has entered the
 //! PML, and no port; [`route`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
