@@ -150,30 +150,33 @@ impl Listeners {
 impl Called {
     #[inline(always)]
     fn call(self, id: isize, spec: SpecPointer<'_>) {
-        let Some(function) = self.function else { return };
+        let Called { function, handle, param } = self;
+        let Some(function) = function else { return };
         if IS_LOCKED.load(Ordering::Relaxed) {
-            return self.call_beside_lock(id, spec);
+            return call_beside_lock((function, handle), param, id, spec);
         }
         // SAFETY: N4: the function with its argument, a tool's or `call_each`; N3: the specification outlives the call.
-        let code = unsafe { function(self.handle, id, spec.as_ptr(), self.param) };
+        let code = unsafe { function(handle, id, spec.as_ptr(), param) };
         if code != 0 {
             // If the callback has released its own handle, the event's name can no longer be looked up.
-            failed(self.handle, code);
+            failed(handle, code);
         }
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn call_beside_lock(self, id: isize, spec: SpecPointer<'_>) {
-        let (Some(function), Some(upcall)) = (self.function, UPCALL.get()) else { return };
-        (upcall.beside_lock)(&mut || {
-            // SAFETY: N3, N4, as above.
-            let code = unsafe { function(self.handle, id, spec.as_ptr(), self.param) };
-            if code != 0 {
-                failed(self.handle, code);
-            }
-        });
-    }
+/// [`Called::call`] while some thread holds the tool's lock. Gets the fields one by one, so that no other call stores
+/// them in memory.
+#[cold]
+#[inline(never)]
+fn call_beside_lock((function, handle): (Function, i64), param: *mut c_void, id: isize, spec: SpecPointer<'_>) {
+    let Some(upcall) = UPCALL.get() else { return };
+    (upcall.beside_lock)(&mut || {
+        // SAFETY: N4: the function with its argument, a tool's or `call_each`; N3: the specification outlives the call.
+        let code = unsafe { function(handle, id, spec.as_ptr(), param) };
+        if code != 0 {
+            failed(handle, code);
+        }
+    });
 }
 
 /// Calls each of several listeners. A callback may change the list, so each is copied before it is called.
