@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
-//! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
+//! [`calls`] has what a program calls, [`communicators`] their communicators, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
 //! [`rails`] the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests. Called by
 //! `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of
 //! the crate.
 
 mod calls;
+mod communicators;
 mod data;
 mod failover;
 mod host;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     /// Most send buffers of each size.
     pub(crate) buffers: u32,
     pub(crate) rails: usize,
+    /// Size of the buffer for buffered sends, bytes.
+    pub(crate) attached: usize,
     /// Whether the numbers of requests wrap soon.
     pub(crate) wraps: bool,
     /// Seconds between two probes of idle peers; 0: none.
@@ -84,6 +87,7 @@ struct Communicator {
     queues: Matching<Handle, Arrived>,
     /// Ranks of peers to which short messages may bypass the messenger.
     open: BTreeSet<i32>,
+    is_freed: bool,
 }
 
 pub(crate) struct Process {
@@ -99,10 +103,16 @@ pub(crate) struct Process {
     /// Routes by rank, of the peers that it has sent to.
     routes: BTreeMap<u32, Route>,
     multi_rail: MultiRail<Held>,
-    /// Requests that have finished since they were last taken.
-    finished: Vec<Handle>,
+    /// Number of communicators that are freed and not dropped.
+    freed: usize,
+    /// Bytes of the attached buffer that are taken.
+    attached: usize,
+    /// Requests that have ended since they were last taken.
+    finished: Vec<Ended>,
     /// Whether a peer is lost, which ends an MPI job.
     pub(crate) has_failed: bool,
+    /// Ranks of the peers whose connections have failed, and no other port could go on.
+    pub(crate) lost: BTreeSet<u32>,
     /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
     holds_back: BTreeSet<i32>,
     held_by: BTreeMap<i32, (u64, bool)>,
@@ -128,8 +138,11 @@ impl Process {
             communicators: BTreeMap::new(),
             routes: BTreeMap::new(),
             multi_rail: MultiRail::new(rails.len()),
+            freed: 0,
+            attached: 0,
             finished: Vec::new(),
             has_failed: false,
+            lost: BTreeSet::new(),
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
             rails,
@@ -153,7 +166,7 @@ impl Process {
     }
 
     /// Returns what is not as it was before the first message: `None` if all is given back.
-    pub(crate) fn left(&mut self) -> Option<String> {
+    pub(crate) fn left(&self) -> Option<String> {
         let flow = &self.messenger.flow;
         if flow.kept.bytes() != 0 {
             return Some(format!("{} bytes of unexpected messages", flow.kept.bytes()));
@@ -168,8 +181,13 @@ impl Process {
         if queues > 0 {
             return Some(format!("{queues} entries in queues"));
         }
-        if self.requests.in_use() > 0 {
-            return Some(format!("{} requests", self.requests.in_use()));
+        (self.attached > 0).then(|| format!("{} attached bytes", self.attached))
+    }
+
+    /// [`Self::left`] of a process that may have lost peers, and has so many requests that do not end.
+    pub(crate) fn left_of_all(&self, requests: usize) -> Option<String> {
+        if self.requests.in_use() > requests {
+            return Some(format!("{} requests", self.requests.in_use() - requests));
         }
         self.rails.iter().find_map(Rail::left)
     }

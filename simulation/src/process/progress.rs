@@ -133,7 +133,10 @@ impl Process {
             }
             Completion::Request { token, to, outcome } => self.request_ended(rail, token, to, outcome),
             Completion::PeerFailed { peer } => {
-                if !self.moves_from(Route::new(rail, peer)) {
+                let route = Route::new(rail, peer);
+                if !self.moves_from(route) {
+                    let rank = self.rank_of(route) as u32;
+                    self.lost.insert(rank);
                     self.fails();
                 }
                 fragments::feed_starved(&settings, self);
@@ -158,7 +161,9 @@ impl Process {
         if let (Header::Flow(word), Some(sender)) = (header, sender) {
             self.hears(sender, word);
         }
+        let is_early = is_early(&header, |context| self.has_context(context));
         receive::handle(&settings, self, bytes, || sender);
+        assert!(!is_early || self.messenger.flow.kept.bytes() > kept, "an early message takes memory");
         if self.messenger.flow.kept.bytes() > kept {
             // Also if the messenger keeps it until its communicator is added.
             let rank = self.rank_of(sender.expect("the sender of a message is known"));
@@ -201,5 +206,14 @@ impl Process {
         for rail in &mut self.rails {
             rail.port.as_mut().expect("nothing is called while the port polls").reclaim(&mut |_| false);
         }
+    }
+}
+
+/// Whether a message begins a send, in a communicator that is not there yet.
+fn is_early(header: &Header, is_there: impl Fn(u32) -> bool) -> bool {
+    use Header::{Eager, ReadyToSend, ReadyToSendKeyed, Synchronous};
+    match header {
+        Eager(of) | Synchronous(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => !is_there(of.context),
+        _ => false,
     }
 }
