@@ -25,6 +25,10 @@ pub(crate) enum Step {
     Hello { port: u32, is_lost: bool },
     /// The adapter of a port will have no room for the next request.
     Full { port: u32 },
+    /// The attached buffer of a process has no room for a message.
+    NoBuffer { at: u32 },
+    /// A context of the program has a new communicator with this number.
+    Communicator { context: u32, number: u32 },
     /// A process has lost a peer.
     Lost { at: u32 },
     /// Nothing moves any more, after so many rounds.
@@ -44,6 +48,8 @@ impl Step {
             Step::Hello { port, is_lost } => [9, port, is_lost as u32, 0, 0],
             Step::Full { port } => [11, port, 0, 0, 0],
             Step::Lost { at } => [10, at, 0, 0, 0],
+            Step::NoBuffer { at } => [12, at, 0, 0, 0],
+            Step::Communicator { context, number } => [13, context, number, 0, 0],
             Step::Settled { rounds } => [8, rounds, 0, 0, 0],
         }
     }

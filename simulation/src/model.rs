@@ -13,7 +13,7 @@
 //! sender, communicator and tag. The model assumes that the wish got the first of them; the caller checks the bytes.
 //! Called by `world`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Tests: below.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// A message.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub struct Model {
     pub wishes: Vec<Wish>,
     /// Processes that have died: their wishes do not matter any more, and their messages may be lost.
     pub gone: Vec<usize>,
+    /// Pairs of processes, each in both orders, that have lost each other: messages between them may be lost.
+    pub lost: BTreeSet<(usize, usize)>,
 }
 
 /// Who got what.
@@ -99,6 +101,11 @@ impl Wish {
 }
 
 impl Model {
+    /// Whether a message of one process to another may be lost.
+    pub fn may_lose(&self, from: usize, to: usize) -> bool {
+        self.gone.contains(&from) || self.gone.contains(&to) || self.lost.contains(&(from, to))
+    }
+
     /// Works out which wish got which message.
     ///
     /// # Panics
@@ -111,7 +118,7 @@ impl Model {
             }
             let is_before = |message: usize| matches.takers[message].is_some_and(|taker| taker < index);
             let wanted = self.sent.iter().enumerate().filter(|(_, message)| wish.is_for(message));
-            let wanted = wanted.filter(|(_, message)| !self.gone.contains(&message.from));
+            let wanted = wanted.filter(|(_, message)| !self.may_lose(message.from, message.to));
             for (earlier, message) in wanted {
                 match *got {
                     Some(got) if self.sent[got].from == message.from && earlier < got => {
@@ -177,7 +184,7 @@ mod tests {
     }
 
     fn is_permitted(sent: Vec<Sent>, wishes: Vec<Wish>) -> bool {
-        catch_unwind(|| Model { sent, wishes, gone: Vec::new() }.matches()).is_ok()
+        catch_unwind(|| Model { sent, wishes, ..Model::default() }.matches()).is_ok()
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
-//! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
-//! [`shared_memory`] the processes of the same machine, [`request`] and [`data`] the requests, [`tools`] what is
-//! recorded. Called by `world`, which never reaches into the state of one process from another. Grade: test. Threads:
-//! one. Tests: those of the crate.
+//! [`calls`] has what a program calls, [`communicators`] its communicators, [`progress`] the poll, [`host`] and
+//! [`ports`] what the messenger calls, [`shared_memory`] the processes of the same machine, [`request`] and [`data`]
+//! the requests, [`tools`] what is recorded. Called by `world`, which never reaches into the state of one process from
+//! another. Grade: test. Threads: one. Tests: those of the crate.
 
 mod calls;
+mod communicators;
 mod data;
 mod host;
 mod ports;
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) rails: usize,
     /// Number of processes on each machine.
     pub(crate) per_host: u32,
+    /// Size of the buffer for buffered sends, bytes.
+    pub(crate) attached: usize,
     /// Whether the numbers of requests wrap soon.
     pub(crate) wraps: bool,
     /// Seconds between two probes of idle peers; 0: none.
@@ -113,6 +116,7 @@ struct Communicator {
     lengths: Lengths,
     /// Ranks of peers to which short messages may bypass the messenger.
     open: BTreeSet<i32>,
+    is_freed: bool,
 }
 
 pub(crate) struct Process {
@@ -134,10 +138,16 @@ pub(crate) struct Process {
     /// Copies that the kernel has begun, and the number of all.
     copies: Vec<shared_memory::Copy>,
     copied: usize,
-    /// Requests that have finished since they were last taken.
-    finished: Vec<Handle>,
+    /// Number of communicators that are freed and not dropped.
+    freed: usize,
+    /// Bytes of the attached buffer that are taken.
+    attached: usize,
+    /// Requests that have ended since they were last taken.
+    finished: Vec<Ended>,
     /// Whether a peer is lost, which ends an MPI job.
     pub(crate) has_failed: bool,
+    /// Ranks of the peers whose connections have failed, and no other port could go on.
+    pub(crate) lost: BTreeSet<u32>,
     /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
     holds_back: BTreeSet<i32>,
     held_by: BTreeMap<i32, (u64, bool)>,
@@ -172,8 +182,11 @@ impl Process {
             held_up: BTreeSet::new(),
             copies: Vec::new(),
             copied: 0,
+            freed: 0,
+            attached: 0,
             finished: Vec::new(),
             has_failed: false,
+            lost: BTreeSet::new(),
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
             recorder: None,
@@ -195,7 +208,7 @@ impl Process {
     }
 
     /// Returns what is not as it was before the first message: `None` if all is given back.
-    pub(crate) fn left(&mut self) -> Option<String> {
+    pub(crate) fn left(&self) -> Option<String> {
         let flow = &self.messenger.flow;
         if flow.kept.bytes() != 0 {
             return Some(format!("{} bytes of unexpected messages", flow.kept.bytes()));
@@ -210,8 +223,13 @@ impl Process {
         if queues > 0 {
             return Some(format!("{queues} entries in queues"));
         }
-        if self.requests.in_use() > 0 {
-            return Some(format!("{} requests", self.requests.in_use()));
+        (self.attached > 0).then(|| format!("{} attached bytes", self.attached))
+    }
+
+    /// [`Self::left`] of a process that may have lost peers, and has so many requests that do not end.
+    pub(crate) fn left_of_all(&self, requests: usize) -> Option<String> {
+        if self.requests.in_use() > requests {
+            return Some(format!("{} requests", self.requests.in_use() - requests));
         }
         if !self.messenger.rails.backlog.is_empty() || !self.held_up.is_empty() {
             return Some("a message waits for room in shared memory".to_owned());

@@ -1,39 +1,77 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs: the operations of some processes, the limits of these, and the seed of the schedule.
 //!
-//! [`Program::of_seed`] makes one from a seed; its `Display` is a test that can be pasted. Called by `main` and the
-//! tests of the crate. Grade: test. Threads: plain data. Tests: below.
+//! [`Program::of_seed`] makes one from a seed (`generator`); its `Display` is a test that can be pasted. Called by
+//! `main` and the tests of the crate. Grade: test. Threads: plain data. Tests: those of the crate.
+
+mod generator;
 
 use std::fmt;
 
-use ibex::messenger::header::{EAGER_SIZE, MAX_SIZE};
+use ibex::messenger::request;
 use ibex::transport::adapter::simulated::Sizes;
 
 use crate::process::Settings;
-use crate::random::Random;
 
-/// An operation of a process (`at`, or `from` for a send). Nothing in a program waits for an operation to end.
+/// When a send is done, in MPI's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the terms are MPI's")]
+pub enum Mode {
+    Standard,
+    Synchronous,
+    /// Copies the data to the attached buffer, and is done. If that has no room, the call fails.
+    Buffered,
+    /// A standard one, unless its receive is posted for certain.
+    Ready,
+}
+
+impl Mode {
+    /// Returns the mode of the messenger, which does not know the others.
+    pub(crate) fn of_messenger(self) -> request::Mode {
+        if self == Mode::Synchronous { request::Mode::Synchronous } else { request::Mode::Standard }
+    }
+}
+
+/// How a connection fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A queue pair with a request fails.
+    Any,
+    /// A queue pair that has nothing but reads fails, maybe after some of them.
+    Reads,
+    /// A port refuses a request for good.
+    Post,
+}
+
+/// An operation of a process (`at`, or `from` for a send). Nothing in a program waits for an operation to end. If there
+/// is nothing to which it applies, it does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the terms are MPI's")]
 pub enum Operation {
-    /// Starts a send.
-    Send { from: u32, to: u32, context: u32, tag: i32, length: usize, synchronous: bool, gaps: bool },
-    /// Posts a receive; `None`: any source, any tag.
-    Receive { at: u32, from: Option<u32>, context: u32, tag: Option<i32>, room: usize, gaps: bool },
+    /// Starts a send; `persistent`: makes one, which [`Operation::Start`] starts.
+    Send { from: u32, to: u32, context: u32, tag: i32, length: usize, mode: Mode, gaps: bool, persistent: bool },
+    /// Posts a receive, or makes a persistent one; `None`: any source, any tag.
+    Receive { at: u32, from: Option<u32>, context: u32, tag: Option<i32>, room: usize, gaps: bool, persistent: bool },
+    /// Starts one of the persistent requests that are not active.
+    Start { at: u32, which: usize },
+    /// Frees one of the persistent requests, active or not.
+    Free { at: u32, which: usize },
     /// Looks for a message; `takes`: a matched probe, which takes it out.
     Probe { at: u32, from: Option<u32>, context: u32, tag: Option<i32>, takes: bool },
-    /// Receives the oldest message that a probe of this process took out, if there is one.
+    /// Receives the oldest message that a probe of this process took out.
     ReceiveProbed { at: u32, room: usize, gaps: bool },
-    /// Cancels one of the receives of this process, if it has one that has not ended.
+    /// Cancels one of the receives of this process.
     Cancel { at: u32, which: usize },
+    /// All processes free a communicator, with its requests and messages, and make another in its place.
+    Renew { at: u32, context: u32 },
     /// Everything goes on until nothing moves any more.
     Settle { at: u32 },
     /// A port of this process refuses to register memory, or accepts it again.
     Refuse { at: u32, rail: usize, refuses: bool },
     /// The link of a port of this process goes down or up. `noticed`: the process polls until it has noticed.
     Link { at: u32, rail: usize, up: bool, noticed: bool },
-    /// The next queue pair with a request fails, once in a program. `reads`: one that has nothing but reads.
-    Fail { at: u32, queue_pair: usize, reads: bool },
+    /// A connection fails, once in a program: of the queue pairs from this one on, or of this process.
+    Fail { at: u32, queue_pair: usize, fault: Fault },
     /// This process makes no progress during so many steps of the schedule.
     Stop { at: u32, steps: usize },
     /// This process dies.
@@ -42,13 +80,20 @@ pub enum Operation {
 
 impl Operation {
     /// Returns the process whose operation it is.
-    pub const fn at(&self) -> u32 {
-        match *self {
+    pub fn at(&self) -> u32 {
+        *{ *self }.at_mut()
+    }
+
+    fn at_mut(&mut self) -> &mut u32 {
+        match self {
             Operation::Send { from: at, .. }
             | Operation::Receive { at, .. }
+            | Operation::Start { at, .. }
+            | Operation::Free { at, .. }
             | Operation::Probe { at, .. }
             | Operation::ReceiveProbed { at, .. }
             | Operation::Cancel { at, .. }
+            | Operation::Renew { at, .. }
             | Operation::Settle { at }
             | Operation::Refuse { at, .. }
             | Operation::Link { at, .. }
@@ -60,28 +105,19 @@ impl Operation {
 
     /// Returns the operation in a program without process `gone`, where later processes have lower numbers; `None` if
     /// it needs that process.
-    pub(crate) fn without(self, gone: u32) -> Option<Self> {
-        let other = |one: u32| (one != gone).then_some(if one > gone { one - 1 } else { one });
-        let source = |from: Option<u32>| from.map_or(Some(None), |from| other(from).map(Some));
-        Some(match self {
-            Operation::Send { from, to, context, tag, length, synchronous, gaps } => {
-                Operation::Send { from: other(from)?, to: other(to)?, context, tag, length, synchronous, gaps }
-            }
-            Operation::Receive { at, from, context, tag, room, gaps } => {
-                Operation::Receive { at: other(at)?, from: source(from)?, context, tag, room, gaps }
-            }
-            Operation::Probe { at, from, context, tag, takes } => {
-                Operation::Probe { at: other(at)?, from: source(from)?, context, tag, takes }
-            }
-            Operation::ReceiveProbed { at, room, gaps } => Operation::ReceiveProbed { at: other(at)?, room, gaps },
-            Operation::Cancel { at, which } => Operation::Cancel { at: other(at)?, which },
-            Operation::Settle { at } => Operation::Settle { at: other(at)? },
-            Operation::Refuse { at, rail, refuses } => Operation::Refuse { at: other(at)?, rail, refuses },
-            Operation::Link { at, rail, up, noticed } => Operation::Link { at: other(at)?, rail, up, noticed },
-            Operation::Fail { at, queue_pair, reads } => Operation::Fail { at: other(at)?, queue_pair, reads },
-            Operation::Stop { at, steps } => Operation::Stop { at: other(at)?, steps },
-            Operation::Die { at } => Operation::Die { at: other(at)? },
-        })
+    pub(crate) fn without(mut self, gone: u32) -> Option<Self> {
+        let renumber = |one: &mut u32| {
+            let is_there = *one != gone;
+            *one -= u32::from(*one > gone);
+            is_there
+        };
+        let has_other = match &mut self {
+            Operation::Send { to: other, .. }
+            | Operation::Receive { from: Some(other), .. }
+            | Operation::Probe { from: Some(other), .. } => renumber(other),
+            _ => true,
+        };
+        (renumber(self.at_mut()) && has_other).then_some(self)
     }
 }
 
@@ -104,6 +140,10 @@ pub struct Program {
     pub hello_faults: usize,
     /// Of so many steps of the schedule, an adapter has no room for the next request in one; 0: in none.
     pub post_faults: usize,
+    /// Most send buffers of each size, of a port.
+    pub buffers: u32,
+    /// Size of the buffer that each process attaches for buffered sends, bytes.
+    pub attached: usize,
     /// Whether the numbers of requests wrap soon.
     pub wraps: bool,
     /// Seed of the schedule: who goes on next, and what the network does.
@@ -126,34 +166,6 @@ const LONG_READ: usize = 16 << 10;
 /// Requests of a queue pair.
 const DEPTH: u32 = 8;
 
-/// Lengths around each bound, bytes: none; kept without an allocation; inside the work request; eager; a fragment; one
-/// read; more reads and fragments than may be in flight.
-const LENGTHS: [usize; 17] = [
-    0,
-    1,
-    8,
-    40,
-    41,
-    INLINE - EAGER_SIZE,
-    INLINE - EAGER_SIZE + 1,
-    EAGER - MAX_SIZE,
-    EAGER - MAX_SIZE + 1,
-    EAGER,
-    SLOT,
-    READ - 1,
-    READ,
-    READ + 1,
-    2 * READ + 1,
-    5 * READ,
-    6 * READ + 7,
-];
-
-/// Lengths around the shortest message that several ports read, bytes.
-const LONGEST: [usize; 3] = [(64 << 10) - 1, 64 << 10, (192 << 10) + 1];
-
-/// Tags of a program, and a negative one of the MPI library itself.
-const TAGS: [i32; 4] = [0, 1, 7, -20];
-
 /// Two processes that do nothing.
 impl Default for Program {
     fn default() -> Self {
@@ -166,6 +178,8 @@ impl Default for Program {
             window: 8,
             hello_faults: 0,
             post_faults: 0,
+            buffers: 4,
+            attached: 1 << 20,
             wraps: false,
             schedule: 0,
             operations: Vec::new(),
@@ -174,54 +188,6 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Makes the program of a seed, with `processes` processes if that is given.
-    pub fn of_seed(seed: u64, processes: Option<u32>) -> Self {
-        let mut random = Random::new(seed, 0);
-        let some = match random.by_weight(&[10, 6, 3]) {
-            0 => 2,
-            1 => 3 + random.below(2) as u32,
-            _ => 5 + random.below(4) as u32,
-        };
-        let rails = if random.one_in(4) { 2 } else { 1 };
-        let mut program = Program {
-            processes: processes.unwrap_or(some).max(1),
-            rails,
-            per_host: if random.one_in(4) { random.one_of(&[2, 2, 3, 8]) } else { 1 },
-            slots: random.one_of(&[8, 16, 16, 32]),
-            unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
-            window: random.one_of(&[1, 2, 8]),
-            hello_faults: random.one_of(&[0, 0, 0, 0, 3, 20]),
-            post_faults: random.one_of(&[0, 0, 0, 10]),
-            wraps: random.one_in(3),
-            schedule: random.next(),
-            operations: Vec::new(),
-        };
-        let flood = random.one_in(8);
-        let links = rails > 1 && random.one_in(2);
-        // A peer without any port left would be lost.
-        let fails = rails > 1 && !links && random.one_in(2);
-        let generator = Generator {
-            faults: [4 * usize::from(links), 4 * usize::from(fails), usize::from(random.one_in(4))],
-            longest: if fails { 3 } else { 16 },
-            contexts: 1 + random.below(3) as u32,
-            own_tags: random.one_in(3),
-            gaps: random.one_of(&[0, 8, 3]),
-            synchronous: random.one_of(&[0, 6, 2]),
-            expected: if flood { 0 } else { random.one_of(&[0, 2, 4]) },
-            flood,
-        };
-        let count = if flood || random.one_in(8) { 200 + random.below(400) } else { 4 + random.below(100) };
-        while program.operations.len() < count {
-            generator.add(&mut program, &mut random);
-        }
-        // Nothing tells a process that another one of its machine has died.
-        if program.processes > 2 && program.per_host == 1 && random.one_in(12) {
-            let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
-            program.operations.insert(place, Operation::Die { at });
-        }
-        program
-    }
-
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             sizes: Sizes {
@@ -235,106 +201,13 @@ impl Program {
             read: if self.rails > 1 { LONG_READ } else { READ } as u32,
             unexpected_memory: self.unexpected_memory,
             window: self.window,
-            buffers: 4,
+            buffers: self.buffers,
             rails: self.rails,
             per_host: self.per_host,
+            attached: self.attached,
             wraps: self.wraps,
             // A process that only waits for one that has died learns of it by a probe.
             probe_interval: if self.operations.iter().any(|one| matches!(one, Operation::Die { .. })) { 20 } else { 0 },
-        }
-    }
-}
-
-/// What the programs of a seed prefer.
-struct Generator {
-    contexts: u32,
-    /// Whether the MPI library sends as well, with negative tags.
-    own_tags: bool,
-    /// One message in so many has gaps, or is synchronous; 0: none.
-    gaps: usize,
-    synchronous: usize,
-    /// Of five sends, so many get a receive that names them.
-    expected: usize,
-    /// Whether most messages go to one process, in bursts.
-    flood: bool,
-    /// Weights of faults: links that go down and up, a queue pair that fails, processes that stop.
-    faults: [usize; 3],
-    /// With several ports, one message in so many is as long as several ports read.
-    longest: usize,
-}
-
-impl Generator {
-    fn tag(&self, random: &mut Random) -> i32 {
-        TAGS[random.below(if self.own_tags { 4 } else { 3 })]
-    }
-
-    fn gaps(&self, random: &mut Random) -> bool {
-        self.gaps > 0 && random.one_in(self.gaps)
-    }
-
-    fn length(&self, rails: usize, random: &mut Random) -> usize {
-        if rails > 1 && random.one_in(self.longest) { random.one_of(&LONGEST) } else { random.one_of(&LENGTHS) }
-    }
-
-    /// Adds an operation, or some.
-    fn add(&self, program: &mut Program, random: &mut Random) {
-        let processes = program.processes as usize;
-        let at = random.below(processes) as u32;
-        let context = random.below(self.contexts as usize) as u32;
-        match random.by_weight(&[24, 10, 4, 3, 2, 1, 2, self.faults[0], self.faults[1], self.faults[2]]) {
-            0 => self.send(program, random, at, context),
-            1 => {
-                let from = (!random.one_in(2)).then(|| random.below(processes) as u32);
-                let tag = (!random.one_in(2)).then(|| self.tag(random));
-                let (room, gaps) = (self.length(program.rails, random), self.gaps(random));
-                program.operations.push(Operation::Receive { at, from, context, tag, room, gaps });
-            }
-            2 => {
-                let from = random.one_in(2).then(|| random.below(processes) as u32);
-                let tag = random.one_in(2).then(|| self.tag(random));
-                program.operations.push(Operation::Probe { at, from, context, tag, takes: random.one_in(2) });
-            }
-            3 => {
-                let (room, gaps) = (self.length(program.rails, random), self.gaps(random));
-                program.operations.push(Operation::ReceiveProbed { at, room, gaps });
-            }
-            4 => program.operations.push(Operation::Cancel { at, which: random.below(8) }),
-            5 => program.operations.push(Operation::Settle { at }),
-            6 => {
-                let (rail, refuses) = (random.below(program.rails), random.one_in(2));
-                program.operations.push(Operation::Refuse { at, rail, refuses });
-            }
-            7 => {
-                let rail = random.below(program.rails);
-                let (up, noticed) = (random.one_in(2), random.one_in(2));
-                program.operations.push(Operation::Link { at, rail, up, noticed });
-            }
-            8 => {
-                let (queue_pair, reads) = (random.below(64), !random.one_in(4));
-                program.operations.push(Operation::Fail { at, queue_pair, reads });
-            }
-            _ => program.operations.push(Operation::Stop { at, steps: random.one_of(&[10, 100, 1000]) }),
-        }
-    }
-
-    fn send(&self, program: &mut Program, random: &mut Random, from: u32, context: u32) {
-        let to = if self.flood { 0 } else { random.below(program.processes as usize) as u32 };
-        let burst = if random.one_in(if self.flood { 2 } else { 12 }) { 1 + random.below(60) } else { 1 };
-        let tag = self.tag(random);
-        let is_of_short = self.flood && random.one_in(2);
-        for _ in 0..burst {
-            let length = if is_of_short { EAGER - MAX_SIZE } else { self.length(program.rails, random) };
-            let synchronous = self.synchronous > 0 && random.one_in(self.synchronous);
-            let gaps = self.gaps(random);
-            program.operations.push(Operation::Send { from, to, context, tag, length, synchronous, gaps });
-            if random.below(5) < self.expected {
-                let from = (!random.one_in(4)).then_some(from);
-                let tag = (tag < 0 || !random.one_in(4)).then_some(tag);
-                let room = if random.one_in(8) { self.length(program.rails, random) } else { length };
-                let receive = Operation::Receive { at: to, from, context, tag, room, gaps: self.gaps(random) };
-                let before = random.below(4).min(program.operations.len());
-                program.operations.insert(program.operations.len() - before, receive);
-            }
         }
     }
 }
@@ -343,7 +216,7 @@ impl Generator {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { processes, rails, per_host, slots, unexpected_memory, window, .. } = self;
-        let Program { hello_faults, post_faults, wraps, schedule, operations, .. } = self;
+        let Program { hello_faults, post_faults, buffers, attached, wraps, schedule, operations, .. } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
@@ -353,6 +226,8 @@ impl fmt::Display for Program {
         writeln!(f, "        window: {window},")?;
         writeln!(f, "        hello_faults: {hello_faults},")?;
         writeln!(f, "        post_faults: {post_faults},")?;
+        writeln!(f, "        buffers: {buffers},")?;
+        writeln!(f, "        attached: {attached},")?;
         writeln!(f, "        wraps: {wraps},")?;
         writeln!(f, "        schedule: 0x{schedule:x},")?;
         writeln!(f, "        operations: vec![")?;

@@ -6,12 +6,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use ibex::messenger::matching::ANY_SOURCE;
-use ibex::messenger::request::Mode;
 use ibex::transport::adapter::simulated::Fabric;
 
 use crate::memory::Memory;
 use crate::process::{Process, Wanted};
-use crate::program::Program;
+use crate::program::{Mode, Program};
 
 /// Number of peers to which each process sends.
 pub const NEIGHBOURS: u32 = 32;

@@ -4,7 +4,7 @@
 //! A smaller program has another schedule, so each is tried with several. Grade: test. Threads: one. Tests: those of
 //! the crate.
 
-use crate::program::{Operation, Program};
+use crate::program::{Mode, Operation, Program};
 
 /// Number of schedules with which a smaller program is tried.
 const SCHEDULES: u64 = 24;
@@ -82,7 +82,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn simplified(&mut self) {
-        let changes: [fn(&mut Program); 9] = [
+        let changes: [fn(&mut Program); 10] = [
             |program| {
                 program.rails = 1;
                 let needs_more = |one: &Operation| match one {
@@ -98,6 +98,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
             |program| program.slots = 16,
             |program| program.hello_faults = 0,
             |program| program.post_faults = 0,
+            |program| (program.buffers, program.attached) = (4, 1 << 20),
             |program| program.wraps = false,
             |program| program.operations.iter_mut().for_each(|one| set_context(one, 0)),
         ];
@@ -117,8 +118,10 @@ impl<F: Fn(&Program) -> bool> Search<F> {
 }
 
 fn set_context(operation: &mut Operation, number: u32) {
-    if let Operation::Send { context, .. } | Operation::Receive { context, .. } | Operation::Probe { context, .. } =
-        operation
+    if let Operation::Send { context, .. }
+    | Operation::Receive { context, .. }
+    | Operation::Probe { context, .. }
+    | Operation::Renew { context, .. } = operation
     {
         *context = number;
     }
@@ -126,25 +129,47 @@ fn set_context(operation: &mut Operation, number: u32) {
 
 /// Returns simpler forms of an operation.
 fn simpler(operation: Operation) -> Vec<Operation> {
-    let mut forms = Vec::new();
-    match operation {
-        Operation::Send { from, to, context, tag, length, synchronous, gaps } => {
-            for less in [8, 100, 256, 600].into_iter().filter(|less| *less < length) {
-                forms.push(Operation::Send { from, to, context, tag, length: less, synchronous, gaps });
+    let changes: [fn(&mut Operation); 9] = [
+        |one| shorten(one, 8),
+        |one| shorten(one, 100),
+        |one| shorten(one, 256),
+        |one| shorten(one, 600),
+        |one| {
+            if let Operation::Send { mode, .. } = one {
+                *mode = Mode::Standard;
             }
-            forms.push(Operation::Send { from, to, context, tag, length, synchronous: false, gaps });
-            forms.push(Operation::Send { from, to, context, tag, length, synchronous, gaps: false });
-            forms.push(Operation::Send { from, to, context, tag: 0, length, synchronous, gaps });
-        }
-        Operation::Receive { at, from, context, tag, room, gaps } => {
-            for less in [8, 100, 256, 600].into_iter().filter(|less| *less < room) {
-                forms.push(Operation::Receive { at, from, context, tag, room: less, gaps });
+        },
+        |one| {
+            if let Operation::Send { gaps, .. } | Operation::Receive { gaps, .. } = one {
+                *gaps = false;
             }
-            forms.push(Operation::Receive { at, from, context, tag, room, gaps: false });
-            forms.push(Operation::Receive { at, from: None, context, tag, room, gaps });
-            forms.push(Operation::Receive { at, from, context, tag: None, room, gaps });
-        }
-        _ => {}
+        },
+        |one| {
+            if let Operation::Send { persistent, .. } | Operation::Receive { persistent, .. } = one {
+                *persistent = false;
+            }
+        },
+        |one| {
+            if let Operation::Receive { from, .. } = one {
+                *from = None;
+            }
+        },
+        |one| match one {
+            Operation::Send { tag, .. } => *tag = 0,
+            Operation::Receive { tag, .. } => *tag = None,
+            _ => {}
+        },
+    ];
+    let simplified = |change: fn(&mut Operation)| {
+        let mut simpler = operation;
+        change(&mut simpler);
+        simpler
+    };
+    changes.into_iter().map(simplified).filter(|simpler| *simpler != operation).collect()
+}
+
+fn shorten(operation: &mut Operation, most: usize) {
+    if let Operation::Send { length, .. } | Operation::Receive { room: length, .. } = operation {
+        *length = most.min(*length);
     }
-    forms
 }

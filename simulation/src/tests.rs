@@ -3,6 +3,7 @@
 //! found.
 
 use super::*;
+use crate::program::Mode;
 
 mod trace;
 
@@ -35,15 +36,19 @@ fn a_seed_has_the_same_history_each_time() {
 
 #[test]
 fn a_buffer_of_a_fragment_to_a_lost_peer_goes_to_a_send_to_another_peer_that_waits_for_one() {
+    let (from, context, gaps, persistent) = (1, 0, false, false);
+    let send =
+        |to, length| Operation::Send { from, to, context, tag: 0, length, mode: Mode::Standard, gaps, persistent };
+    let receive = |at, room| Operation::Receive { at, from: Some(from), context, tag: None, room, gaps, persistent };
     check(&Program {
         processes: 3,
         schedule: 0x554f_5f48_8b67_8697,
         operations: vec![
             Operation::Refuse { at: 1, rail: 0, refuses: true },
-            Operation::Receive { at: 2, from: Some(1), context: 0, tag: None, room: 2560, gaps: false },
-            Operation::Send { from: 1, to: 2, context: 0, tag: 0, length: 2560, synchronous: false, gaps: false },
-            Operation::Receive { at: 0, from: Some(1), context: 0, tag: None, room: 3079, gaps: false },
-            Operation::Send { from: 1, to: 0, context: 0, tag: 0, length: 3079, synchronous: false, gaps: false },
+            receive(2, 2560),
+            send(2, 2560),
+            receive(0, 3079),
+            send(0, 3079),
             Operation::Die { at: 2 },
         ],
         ..Program::default()

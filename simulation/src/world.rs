@@ -2,11 +2,14 @@
 //! Runs a program: chooses by the schedule who goes on next and what the network does, and checks what comes of it.
 //!
 //! Each message must arrive whole and once, and in MPI's order (`model`); at the end nothing waits, and all that was
-//! taken is given back. `operations` begins the operations, `end` checks. Grade: test. Threads: one per world; worlds
-//! share nothing. Tests: those of the crate.
+//! taken is given back. `operations` begins the operations, of which `persistent` has those of persistent requests and
+//! `communicators` those of communicators; `end` checks. Grade: test. Threads: one per world; worlds share nothing.
+//! Tests: those of the crate.
 
+mod communicators;
 mod end;
 mod operations;
+mod persistent;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -21,6 +24,8 @@ use crate::process::{Handle, Process, Wanted};
 use crate::program::Program;
 use crate::random::Random;
 use crate::recorder::Trace;
+use communicators::Communicators;
+use persistent::Persistent;
 
 /// Time that passes when a port reads the clock. A port asks for asynchronous events every 5 ms.
 const TICK: Duration = Duration::from_millis(5);
@@ -63,7 +68,7 @@ pub(crate) struct World {
     memory: Memory,
     /// The processes; `None`: it has died.
     processes: Vec<Option<Process>>,
-    model: Model,
+    pub(crate) model: Model,
     pub(crate) history: History,
     random: Random,
     /// Weights of the kinds of steps, and of each process among those that poll.
@@ -80,9 +85,18 @@ pub(crate) struct World {
     /// Receives, by the index of their wish.
     receives: BTreeMap<usize, Receive>,
     probed: Vec<VecDeque<Probed>>,
+    persistent: Vec<Vec<Persistent>>,
+    pub(crate) communicators: Communicators,
+    /// Messages of ready sends, each with the number of the step that began it.
+    ready: BTreeMap<usize, usize>,
     now: usize,
-    /// Whether a queue pair was made to fail.
+    /// Steps from one attempt to make a queue pair fail to the next, on average.
+    patience: usize,
+    /// A queue pair from this one on is to fail, one that has nothing but reads if `true`.
+    failing: Option<(usize, bool)>,
+    /// Whether a connection was made to fail; by a port that refused a request.
     has_failed: bool,
+    is_broken: bool,
 }
 
 /// Returns the bytes of a message, which differ between messages and between places.
@@ -125,8 +139,14 @@ impl World {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             probed: (0..count).map(|_| VecDeque::new()).collect(),
+            persistent: vec![Vec::new(); count],
+            communicators: Communicators::default(),
+            ready: BTreeMap::new(),
             now: 0,
+            patience: random.one_of(&[8, 60, 200]),
+            failing: None,
             has_failed: false,
+            is_broken: false,
             random,
         }
     }
@@ -154,16 +174,29 @@ impl World {
         self.end();
     }
 
-    /// Whether a process has lost a peer because a queue pair failed, which ends a job.
+    /// Whether a process with several ports has lost a peer because a connection failed, which ends a job. With one
+    /// port the others go on.
     ///
     /// # Panics
     /// If nothing permits that.
-    fn is_over(&self) -> bool {
-        let lost = self.processes.iter().flatten().any(|process| process.has_failed);
-        let is_whole = self.model.gone.is_empty();
-        let is_permitted = !is_whole || self.has_failed && self.fabric.has_lost_message();
+    fn is_over(&mut self) -> bool {
+        let mut lost = false;
+        for (at, process) in self.processes.iter_mut().enumerate() {
+            let Some(process) = process.as_mut().filter(|process| process.has_failed) else { continue };
+            lost = true;
+            let peers = std::mem::take(&mut process.lost);
+            self.model.lost.extend(peers.iter().flat_map(|peer| [(at, *peer as usize), (*peer as usize, at)]));
+        }
+        let is_one = self.program.rails == 1;
+        let is_permitted = !self.model.gone.is_empty()
+            || self.has_failed && (is_one && self.model.lost.len() <= 2 || self.fabric.has_lost_message());
         assert!(!lost || is_permitted, "a process has lost a peer, and no message was lost");
-        lost && (is_whole || self.has_failed)
+        lost && !is_one && (self.model.gone.is_empty() || self.has_failed)
+    }
+
+    /// Whether every process lives, and has lost no peer.
+    fn is_whole(&self) -> bool {
+        self.model.gone.is_empty() && self.model.lost.is_empty()
     }
 
     fn process(&mut self, at: u32) -> &mut Process {
@@ -179,6 +212,13 @@ impl World {
             let place = self.random.below(self.processes.len() * self.program.rails);
             self.fabric.refuse_post(place);
             self.history.note(Step::Full { port: place as u32 });
+        }
+        if let Some((queue_pair, reads)) = self.failing
+            && self.random.one_in(self.patience)
+        {
+            let count = self.fabric.queue_pairs();
+            self.has_failed = (0..count).any(|next| self.fabric.fail((queue_pair + next) % count, reads));
+            self.failing = self.failing.filter(|_| !self.has_failed);
         }
         match self.random.by_weight(&self.weights) {
             0 => {
@@ -248,8 +288,7 @@ impl World {
     /// Moves everything and polls as every process until nothing happens.
     fn settle(&mut self) {
         let has_faults = self.program.hello_faults + self.program.post_faults > 0;
-        let (mut quiet, is_patient) = (0, has_faults || !self.model.gone.is_empty());
-        let patient = PATIENT_ROUNDS[usize::from(!self.model.gone.is_empty())];
+        let mut quiet = 0;
         for rounds in 0..MOST_ROUNDS {
             let hellos = self.fabric.moved();
             let mut moved = false;
@@ -259,11 +298,13 @@ impl World {
             }
             moved |= self.fabric.moved() != hellos;
             let polled: usize = (0..self.processes.len()).map(|at| self.poll(at)).sum();
-            // Once a process has died, others ask for it again and again, and probe the living.
-            moved = polled > 0 || self.model.gone.is_empty() && (moved || self.fabric.moved() != hellos);
             if self.is_over() {
                 return;
             }
+            // Once a process has died, others ask for it again and again, and probe the living.
+            moved = polled > 0 || self.is_whole() && (moved || self.fabric.moved() != hellos);
+            let patient = PATIENT_ROUNDS[usize::from(!self.is_whole())];
+            let is_patient = has_faults || !self.is_whole();
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet == if is_patient { patient } else { QUIET_ROUNDS } {
                 return self.history.note(Step::Settled { rounds });

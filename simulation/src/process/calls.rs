@@ -3,17 +3,18 @@
 
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
 use ibex::messenger::host::{Communicators as _, Data as _, Process as _, Tools as _};
-use ibex::messenger::matching::{MessageHandle, Pattern};
+use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle, Pattern};
 use ibex::messenger::rails::routes;
 use ibex::messenger::receive::probe::{self, Found};
 use ibex::messenger::receive::search::{self, Posting};
-use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
+use ibex::messenger::request::{Core, Outcome, Role, Transfer};
 use ibex::messenger::route::Route;
 use ibex::messenger::send;
 use ibex::transport::Sent;
 
 use super::request::Request;
-use super::{Communicator, Data, Ended, Handle, Process, Shared};
+use super::{Data, Ended, Handle, Process, Shared};
+use crate::program::Mode;
 
 /// The communicator, source and tag of a receive or probe; the wildcards are those of `matching`.
 #[derive(Debug, Clone, Copy)]
@@ -23,28 +24,97 @@ pub(crate) struct Wanted {
     pub(crate) tag: i32,
 }
 
+impl Wanted {
+    pub(crate) fn new(context: u32, from: Option<u32>, tag: Option<i32>) -> Self {
+        Wanted { context, source: from.map_or(ANY_SOURCE, |from| from as i32), tag: tag.unwrap_or(ANY_TAG) }
+    }
+}
+
 impl Process {
-    /// Starts a send with this number. `None`: it has ended, and its data may be used again.
+    /// Starts a send with this number; a buffered one has room in the attached buffer. `None`: it has ended, and its
+    /// data may be used again.
     pub(crate) fn send(
         &mut self,
         number: usize,
-        (to, context, tag): (u32, u32, i32),
+        to: (u32, u32, i32),
         mode: Mode,
         (bytes, has_gaps): (&[u8], bool),
     ) -> Option<Handle> {
-        self.add_context(context);
-        let route = self.route(to);
-        if mode == Mode::Standard && !has_gaps && self.sends_at_once(route, (to, context, tag), bytes) {
+        self.add_context(to.1);
+        let route = self.route(to.0);
+        let is_at_once = matches!(mode, Mode::Standard | Mode::Ready) && !has_gaps;
+        if is_at_once && self.sends_at_once(route, to, bytes) {
             return None;
         }
-        let data = Data::new(&self.memory, bytes, bytes.len(), has_gaps);
-        let core =
-            Core { role: Role::Send(mode), peer: to as i32, tag, data, posted: 0, route, transfer: Transfer::None };
-        let send = self.requests.add(Request { core, number, context, outcome: None, is_finished: false });
-        let shared = self.shared();
-        self.tell(send, "comm_req_activate");
-        send::begin(&*shared, self, send, route);
+        let send = self.make_send(to, mode, (bytes, has_gaps));
+        if mode == Mode::Buffered {
+            self.requests.get(send).attached = Some(bytes.len());
+        }
+        self.start(send, number, bytes);
         Some(send)
+    }
+
+    /// Makes a send without starting it.
+    pub(crate) fn make_send(
+        &mut self,
+        (to, context, tag): (u32, u32, i32),
+        mode: Mode,
+        (bytes, has_gaps): (&[u8], bool),
+    ) -> Handle {
+        self.add_context(context);
+        let data = Data::new(&self.memory, bytes, bytes.len(), has_gaps);
+        self.make(Role::Send(mode.of_messenger()), (to as i32, context, tag), data)
+    }
+
+    fn make(&mut self, role: Role, (peer, context, tag): (i32, u32, i32), data: Data) -> Handle {
+        let core = Core { role, peer, tag, data, posted: 0, route: Route::UNKNOWN, transfer: Transfer::None };
+        let (outcome, is_finished, is_persistent) = (None, true, false);
+        self.requests.add(Request { core, number: 0, context, outcome, is_finished, is_persistent, attached: None })
+    }
+
+    /// Starts a request with this number. A send has these bytes.
+    pub(crate) fn start(&mut self, request: Handle, number: usize, bytes: &[u8]) {
+        let known = self.requests.get(request);
+        assert!(std::mem::take(&mut known.is_finished), "a request is started while it is not active");
+        (known.number, known.outcome) = (number, None);
+        known.core.data.refill(bytes);
+        let (role, peer, tag) = (known.core.role, known.core.peer, known.core.tag);
+        let context = known.context;
+        let shared = self.shared();
+        if role != Role::Receive {
+            let route = self.route(peer as u32);
+            self.tell_start(request);
+            return send::begin(&*shared, self, request, route);
+        }
+        let pattern = Pattern::new(peer, tag);
+        let posting = match self.listeners(context) {
+            Some(listeners) => search::post_told(&*shared, self, request, pattern, listeners),
+            None => search::post(&*shared, self, request, pattern),
+        };
+        if let Posting::Waits(name) = posting {
+            self.requests.get(request).core.posted = name;
+        }
+    }
+
+    /// Lets a request stay when it ends.
+    pub(crate) fn make_persistent(&mut self, request: Handle) {
+        self.requests.get(request).is_persistent = true;
+    }
+
+    /// Frees a persistent request: at once, or when it ends.
+    pub(crate) fn free(&mut self, request: Handle) {
+        let known = self.requests.get(request);
+        known.is_persistent = false;
+        if known.is_finished {
+            self.requests.remove(request).core.data.free();
+        }
+    }
+
+    /// Takes room in the attached buffer. False if there is none.
+    pub(crate) fn attach(&mut self, length: usize) -> bool {
+        let has_room = self.attached + length <= self.settings.attached;
+        self.attached += if has_room { length } else { 0 };
+        has_room
     }
 
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
@@ -77,26 +147,18 @@ impl Process {
     }
 
     /// Posts a receive with this number and room for so many bytes.
-    pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
-        self.add_context(wanted.context);
-        let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let (shared, pattern) = (self.shared(), Pattern::new(wanted.source, wanted.tag));
-        let posting = match self.listeners(wanted.context) {
-            Some(listeners) => search::post_told(&*shared, self, receive, pattern, listeners),
-            None => search::post(&*shared, self, receive, pattern),
-        };
-        if let Posting::Waits(name) = posting {
-            self.requests.get(receive).core.posted = name;
-        }
+    pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, room: (usize, bool)) -> Handle {
+        let receive = self.make_receive(wanted, room);
+        self.start(receive, number, &[]);
         receive
     }
 
-    fn begin_receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
+    /// Makes a receive without posting it.
+    pub(crate) fn make_receive(&mut self, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         let Wanted { context, source, tag } = wanted;
+        self.add_context(context);
         let data = Data::new(&self.memory, &[], room, has_gaps);
-        let route = Route::UNKNOWN;
-        let core = Core { role: Role::Receive, peer: source, tag, data, posted: 0, route, transfer: Transfer::None };
-        self.requests.add(Request { core, number, context, outcome: None, is_finished: false })
+        self.make(Role::Receive, (source, context, tag), data)
     }
 
     /// Looks for a message. `takes`: takes it out, for [`Self::receive_probed`].
@@ -114,7 +176,9 @@ impl Process {
         message: MessageHandle,
         room: (usize, bool),
     ) -> Handle {
-        let receive = self.begin_receive(number, wanted, room);
+        let receive = self.make_receive(wanted, room);
+        let known = self.requests.get(receive);
+        (known.number, known.is_finished) = (number, false);
         let shared = self.shared();
         probe::receive(&*shared, self, receive, message);
         receive
@@ -130,38 +194,30 @@ impl Process {
             for event in ["comm_req_remove_from_posted_q", "comm_req_cancel", "comm_req_complete"] {
                 self.tell(receive, event);
             }
-            self.requests.get(receive).is_finished = true;
-            self.finished.push(receive);
+            self.end(receive);
         }
         is_cancelled
     }
 
-    /// Adds a communicator unless it is there, and delivers the messages that came before.
-    pub(crate) fn add_context(&mut self, context: u32) {
-        let Some(early) = self.messenger.contexts.add(context, context) else { return };
-        self.communicators.insert(context, Communicator::default());
-        self.tell_communicator(context);
-        let shared = self.shared();
-        search::deliver_early(&*shared, self, context, early);
-    }
-
-    /// Returns the communicator with this context number.
-    pub(super) fn with_context(&mut self, context: u32) -> &mut Communicator {
-        self.communicators.get_mut(&context).expect("a communicator is added before it is used")
+    /// Ends a request, and gives it back unless it is persistent.
+    pub(super) fn end(&mut self, request: Handle) {
+        self.tell_end(request);
+        let known = self.requests.get(request);
+        assert!(!std::mem::replace(&mut known.is_finished, true), "a request ends once");
+        assert!(matches!(known.core.transfer, Transfer::None), "a request ends after its transfer");
+        let (number, outcome, is_persistent) = (known.number, known.outcome, known.is_persistent);
+        self.attached -= known.attached.take().unwrap_or(0);
+        let bytes =
+            if is_persistent { known.core.data.copied() } else { self.requests.remove(request).core.data.free() };
+        self.finished.push(Ended { number, outcome, bytes });
     }
 
     /// Takes the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
-        let finished = std::mem::take(&mut self.finished);
-        for request in &finished {
-            self.tell_notify(*request);
+        if self.freed > 0 {
+            self.drop_freed();
         }
-        let end = |handle| {
-            let Request { core, number, outcome, is_finished, .. } = self.requests.remove(handle);
-            assert!(is_finished && matches!(core.transfer, Transfer::None), "a request ends after its transfer");
-            Ended { number, outcome, bytes: core.data.free() }
-        };
-        finished.into_iter().map(end).collect()
+        std::mem::take(&mut self.finished)
     }
 
     /// Returns what a receive that has not ended has matched.

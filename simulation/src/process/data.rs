@@ -50,6 +50,18 @@ impl Data {
         Data { memory: memory.clone(), start, length: room, has_gaps }
     }
 
+    /// Begins the data with these bytes, and empties the rest, for another use.
+    pub(super) fn refill(&self, data: &[u8]) {
+        let bytes = laid_out(data, self.length, self.has_gaps);
+        self.memory.with(self.start, bytes.len(), |all| all.copy_from_slice(&bytes));
+    }
+
+    /// Returns a copy of the memory.
+    pub(super) fn copied(&self) -> Box<[u8]> {
+        let length = place(self.length, self.has_gaps) + GUARD;
+        self.memory.with(self.start, length, |bytes| (&*bytes).into())
+    }
+
     /// Address and length of contiguous data.
     pub(super) fn extent(&self) -> Option<(u64, usize)> {
         (!self.has_gaps).then_some((self.start, self.length))

@@ -178,11 +178,22 @@ impl Peers for Process {
         if let (Header::Flow(word), Some(sender)) = (header, sender) {
             self.hears(sender, word);
         }
+        let is_early = is_early(&header, |context| self.has_context(context));
         receive::handle(shared, self, bytes, || sender);
+        assert!(!is_early || self.messenger.flow.kept.bytes() > kept, "an early message takes memory");
         let sender = sender.expect("the sender of a message is known");
         if self.messenger().flow.kept.bytes() > kept && sender != Route::UNKNOWN {
             // Also if the messenger keeps it until its communicator is added.
             self.must_hold_back(self.rank_of(sender));
         }
+    }
+}
+
+/// Whether a message begins a send, in a communicator that is not there yet.
+fn is_early(header: &Header, is_there: impl Fn(u32) -> bool) -> bool {
+    use Header::{Eager, ReadyToSend, ReadyToSendKeyed, Synchronous};
+    match header {
+        Eager(of) | Synchronous(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => !is_there(of.context),
+        _ => false,
     }
 }

@@ -34,7 +34,12 @@ pub(super) struct Request {
     pub(super) number: usize,
     pub(super) context: u32,
     pub(super) outcome: Option<Outcome>,
+    /// It has ended, or was not started yet.
     pub(super) is_finished: bool,
+    /// It stays when it ends, to be started again.
+    pub(super) is_persistent: bool,
+    /// Bytes of the attached buffer that its data takes; `None`: it is no buffered send.
+    pub(super) attached: Option<usize>,
 }
 
 /// A request that has ended.
@@ -95,7 +100,13 @@ impl Requests {
         request
     }
 
+    /// Number of requests in use.
     pub(super) fn in_use(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Whether a request, active or not, refers to this communicator.
+    pub(super) fn refer_to(&self, context: u32) -> bool {
+        self.slots.iter().any(|slot| slot.request.as_ref().is_some_and(|request| request.context == context))
     }
 }

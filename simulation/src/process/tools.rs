@@ -5,7 +5,7 @@
 //! tells its events afterwards. Called by the messenger and by [`super::calls`]. Grade: test. Threads: one. Tests:
 //! `tests/trace.rs`.
 
-use ibex::events::{CommunicatorCreated, MatchingEvent, ProtocolEvent};
+use ibex::events::{CommunicatorCreated, CommunicatorFreed, MatchingEvent, ProtocolEvent};
 use ibex::messenger::host::{Bytes, Data as _, Moved, Ports as _, Tools};
 use ibex::messenger::matching::{Envelope, Message};
 use ibex::messenger::path_taken::{PathTaken, Protocol, Reason, of_message};
@@ -111,13 +111,26 @@ impl Process {
         if self.told(request).is_some() {
             let shared = self.shared();
             self.ends_whole(&shared, request, Bytes::None.completed());
-            self.tell(request, "comm_req_complete");
+            if self.requests.get(request).attached.is_none() {
+                self.tell(request, "comm_req_complete");
+            }
         }
     }
 
-    /// Records that the program has the result of a request.
-    pub(super) fn tell_notify(&mut self, request: Handle) {
-        self.tell(request, "comm_req_notify");
+    /// Records that a send begins. A buffered one is complete then, and has the events of its transfer afterwards.
+    pub(super) fn tell_start(&mut self, send: Handle) {
+        self.tell(send, "comm_req_activate");
+        if self.requests.get(send).attached.is_some() {
+            self.tell(send, "comm_req_complete");
+            self.tell(send, "comm_req_notify");
+        }
+    }
+
+    /// Records that the program has the result of a request, which has a new number if it is started again.
+    pub(super) fn tell_end(&mut self, request: Handle) {
+        if self.requests.get(request).attached.is_none() {
+            self.tell(request, "comm_req_notify");
+        }
         self.recorder.iter_mut().for_each(|recorder| recorder.forget(request.bits()));
     }
 
@@ -128,6 +141,13 @@ impl Process {
         let rest = CommunicatorCreated::default();
         let made = CommunicatorCreated { context, rank, size, count: size, stride: 1, job, ..rest };
         recorder.put("communicator_created", |of, source, time| made.instance(of, source, time));
+    }
+
+    /// Records that a communicator is dropped.
+    pub(super) fn tell_freed(&mut self, context: u32) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let gone = CommunicatorFreed { context };
+        recorder.put("communicator_freed", |of, source, time| gone.instance(of, source, time));
     }
 
     /// Records the path of the message of a send.

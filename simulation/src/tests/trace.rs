@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces of simulated programs, as the commands read them.
 
+use std::collections::BTreeSet;
+
 use ibex_messages::{Fragment, Job, Message, Protocol, Time};
 use ibex_trace::Folder;
 
 use super::*;
+use crate::model::Sent;
 
-/// Returns what came of a program while it was recorded, and the job of its trace.
-fn recorded(name: &str, program: &Program) -> (Result<Report, Failure>, Job) {
+/// Returns the job of a trace.
+fn job_of(name: &str, write: impl FnOnce(&Path) -> Result<(), Box<dyn Error>>) -> Job {
     let folder = std::env::temp_dir().join(format!("ibex-simulation-{name}-{}", std::process::id()));
-    let (outcome, written) = record(program, &folder);
-    written.expect("written");
+    write(&folder).expect("written");
     let job = Job::read(&Folder::open(&folder).expect("opened"));
     std::fs::remove_dir_all(folder).expect("removed");
-    (outcome, job)
+    job
 }
 
 /// Checks that all these times are known and never go back.
@@ -24,7 +26,10 @@ fn are_ordered(times: &[Option<Time>], message: &Message) {
 /// Checks the times of a message that was sent and received. Returns whether its receive was posted before it came.
 fn check_life(message: &Message) -> bool {
     let (Some(send), Some(receive)) = (message.send, message.receive) else { panic!("one side of {message:?}") };
-    are_ordered(&[send.activated, send.begun, send.ended, send.completed, send.notified], message);
+    are_ordered(&[send.activated, send.begun, send.ended], message);
+    are_ordered(&[send.activated, send.completed, send.notified], message);
+    // A buffered send is complete before its copy is sent.
+    assert!(send.completed > send.ended || send.notified < send.begun, "{message:?}");
     are_ordered(&[receive.matched, receive.begun, receive.ended, receive.completed, receive.notified], message);
     let left = if message.protocol == Some(Protocol::Loopback) { send.activated } else { send.left() };
     are_ordered(&[send.activated, left, receive.arrived, receive.matched], message);
@@ -38,19 +43,21 @@ fn check_life(message: &Message) -> bool {
     receive.unexpected.is_none()
 }
 
-/// Returns sender, receiver, context, tag and length of each send of a program, sorted.
-fn sends(program: &Program) -> Vec<(u32, u32, u32, i32, u64)> {
-    let send = |one: &Operation| match *one {
-        Operation::Send { from, to, context, tag, length, .. } => Some((from, to, context, tag, length as u64)),
-        _ => None,
+/// Sender, receiver, context number, tag and length of a message.
+type Of = (u32, u32, u32, i32, u64);
+
+/// Returns the messages that the processes of a world have sent, sorted.
+fn sent(world: &World) -> Vec<Of> {
+    let of = |Sent { from, to, comm, tag, length, .. }: &Sent| {
+        (*from as u32, *to as u32, world.communicators.numbers[*comm], *tag, *length as u64)
     };
-    let mut sends: Vec<_> = program.operations.iter().filter_map(send).collect();
-    sends.sort_unstable();
-    sends
+    let mut messages: Vec<_> = world.model.sent.iter().map(of).collect();
+    messages.sort_unstable();
+    messages
 }
 
-/// Like [`sends`], of the messages of a job.
-fn messages(job: &Job) -> Vec<(u32, u32, u32, i32, u64)> {
+/// Like [`sent`], of a job.
+fn messages(job: &Job) -> Vec<Of> {
     let of = |message: &Message| {
         let context = job.communicators[message.communicator as usize].context;
         (message.sender, message.receiver, context, message.tag, message.bytes)
@@ -62,23 +69,35 @@ fn messages(job: &Job) -> Vec<(u32, u32, u32, i32, u64)> {
 
 #[test]
 fn the_trace_of_a_program_has_the_life_of_each_message() {
-    let (context, from, gaps) = (2, 0, false);
-    let send = |tag, length, synchronous| Operation::Send { from, to: 1, context, tag, length, synchronous, gaps };
-    let receive = |tag, room| Operation::Receive { at: 1, from: None, context, tag: Some(tag), room, gaps };
-    let mut operations = vec![send(0, 8, false), send(1, 200, false), send(2, 600, false)];
-    operations.push(Operation::Send { from, to: 1, context, tag: 3, length: 1000, synchronous: false, gaps: true });
-    operations.extend([send(4, 8, true), send(5, 1100, false)]);
-    operations.push(Operation::Send { from: 1, to: 1, context, tag: 6, length: 300, synchronous: false, gaps });
-    let received = [2, 0, 5, 1, 4, 3, 6];
+    let (context, persistent) = (2, false);
+    let send = |tag, length, mode| {
+        let (from, to, gaps) = (u32::from(tag == 6), 1, tag == 3);
+        Operation::Send { from, to, context, tag, length, mode, gaps, persistent }
+    };
+    let receive = |tag, room| {
+        let (at, from, tag, gaps) = (1, None, Some(tag), false);
+        Operation::Receive { at, from, context, tag, room, gaps, persistent }
+    };
+    let lengths = [8, 200, 600, 1000, 8, 1100, 300, 500];
+    let mut operations: Vec<_> = (0..).zip(lengths).map(|(tag, length)| send(tag, length, Mode::Standard)).collect();
+    operations[4] = send(4, 8, Mode::Synchronous);
+    operations[7] = send(7, 500, Mode::Buffered);
+    let mut sends: Vec<_> =
+        (0..).zip(lengths).map(|(tag, length)| (u32::from(tag == 6), 1, context, tag, length as u64)).collect();
+    sends.sort_unstable();
+    let received = [2, 0, 5, 1, 4, 3, 6, 7];
     operations.extend(received.map(|tag| receive(tag, if tag == 5 { 100 } else { 1000 })));
     operations.push(receive(9, 8));
     let mut seen = [0; 2];
     for schedule in 0..20 {
         let program = Program { schedule, operations: operations.clone(), ..Program::default() };
-        let (outcome, job) = recorded("life", &program);
-        outcome.expect("no check fails");
+        let job = job_of("life", |folder| {
+            let (outcome, written) = record(&program, folder);
+            outcome.expect("no check fails");
+            written
+        });
         assert_eq!((&job.faults[..], job.ranks.len(), job.cancelled.len()), (&[][..], 2, 1));
-        assert_eq!(messages(&job), sends(&program));
+        assert_eq!(messages(&job), sends);
         job.messages.iter().for_each(|message| seen[usize::from(check_life(message))] += 1);
         let protocol = |tag| job.messages.iter().find(|message| message.tag == tag).and_then(|one| one.protocol);
         let (inline, read) = (Some(Protocol::Inline), Some(Protocol::Read));
@@ -99,20 +118,34 @@ fn the_trace_of_a_program_has_the_life_of_each_message() {
 
 #[test]
 fn recording_changes_no_history_and_misses_no_message() {
-    let mut all = 0;
-    for seed in 0..25 {
+    let (mut all, mut starts, mut all_dropped) = (0, 0, 0);
+    for seed in 0..40 {
         let program = Program::of_seed(seed, None);
-        let (outcome, job) = recorded("random", &program);
-        assert_eq!(outcome.expect("no check fails"), check(&program), "seed {seed}");
+        let mut world = World::new(&program);
+        let trace = world.record();
+        world.run();
+        let job = job_of("random", |folder| trace.write(folder, None));
+        let report = Report { history: world.history.hash(), steps: world.history.count };
+        assert_eq!(report, check(&program), "seed {seed}");
         // These may end processes.
         if !program.operations.iter().any(|one| matches!(one, Operation::Die { .. } | Operation::Fail { .. })) {
             assert!(job.faults.is_empty(), "seed {seed}: {:?}", job.faults);
-            assert_eq!(messages(&job), sends(&program), "seed {seed}");
-            job.messages.iter().for_each(|message| _ = check_life(message));
-            all += job.messages.len();
+            assert_eq!(messages(&job), sent(&world), "seed {seed}");
+            let (received, dropped): (Vec<_>, Vec<_>) =
+                job.messages.iter().partition(|one| one.receive.is_some_and(|side| side.matched.is_some()));
+            for message in &received {
+                check_life(message);
+            }
+            assert_eq!(dropped.len(), world.communicators.dropped.len(), "seed {seed}");
+            let requests: BTreeSet<_> =
+                received.iter().map(|one| (one.sender, one.send.map(|side| side.request))).collect();
+            assert_eq!(requests.len(), received.len(), "seed {seed}: each start has its number");
+            all += received.len();
+            starts += program.operations.iter().filter(|one| matches!(one, Operation::Start { .. })).count();
+            all_dropped += dropped.len();
         }
     }
-    assert!(all > 500, "{all}");
+    assert!(all > 500 && starts > 50 && all_dropped > 0, "{all}, {starts}, {all_dropped}");
 }
 
 #[test]

@@ -2,15 +2,17 @@
 //! The end of a program: receives what no receive got, and checks that every message is right, every request has ended,
 //! and all that was taken is given back. Grade: test. Threads: one.
 
-use super::operations::wanted;
+use std::collections::BTreeMap;
+
 use super::{Receive, World, content};
 use crate::model::{Got, Matches, Sent, Wish};
-use crate::process::{Process, laid_out};
+use crate::process::{Process, Wanted, laid_out};
 
 impl World {
     /// Receives every message, and checks that nothing is left.
     pub(super) fn end(&mut self) {
         self.now += 1;
+        self.failing = None;
         for at in 0..self.processes.len() {
             for rail in 0..self.program.rails {
                 let place = self.place(at as u32, rail);
@@ -25,13 +27,14 @@ impl World {
             while !self.probed[at].is_empty() {
                 self.receive_probed(at as u32, None);
             }
+            self.free_persistent_of(at, None);
             self.look(at);
         }
         self.settle();
         if self.is_over() {
             return;
         }
-        self.receive_rest();
+        self.receive_rest(None);
         self.settle();
         if !self.is_over() {
             self.check();
@@ -40,7 +43,7 @@ impl World {
 
     /// Notes what receives have matched that have not ended, once a process has died: they may never end.
     pub(super) fn note_matched(&mut self) {
-        if self.model.gone.is_empty() {
+        if self.is_whole() {
             return;
         }
         for (wish, Receive { at, handle, bytes, .. }) in &self.receives {
@@ -54,17 +57,21 @@ impl World {
         }
     }
 
-    /// Whether a receive has a message of a process that has died, or has died itself.
+    /// Whether a receive has, or names, a sender that has died or was lost, or its own process has died.
     fn is_of_the_gone(&self, wish: usize) -> bool {
-        let Wish { at, got, .. } = self.model.wishes[wish];
-        self.is_gone(at) || matches!(got, Got::Message { source, .. } if self.is_gone(source))
+        let Wish { at, got, from, .. } = self.model.wishes[wish];
+        let sender = if let Got::Message { source, .. } = got { Some(source) } else { from };
+        self.is_gone(at) || sender.is_some_and(|sender| self.model.may_lose(sender, at))
     }
 
-    /// Cancels every receive that waits, and posts one for each message that no receive got.
-    fn receive_rest(&mut self) {
+    /// Cancels every receive that waits, and posts one for each message that no receive got; for those of a
+    /// communicator only as far as their sends need them, and the others will be dropped.
+    pub(super) fn receive_rest(&mut self, of: Option<usize>) {
         self.note_matched();
         let Matches { takers, .. } = self.model.matches();
+        let is_meant = |comm: usize| of.is_none_or(|of| of == comm);
         let open = self.receives.iter().filter(|(_, receive)| receive.bytes.is_none());
+        let open = open.filter(|(wish, _)| is_meant(self.model.wishes[**wish].comm));
         for (wish, at, handle) in open.map(|(wish, receive)| (*wish, receive.at, receive.handle)).collect::<Vec<_>>() {
             if self.is_gone(at as usize) {
                 continue;
@@ -73,12 +80,24 @@ impl World {
             assert!(is_cancelled || self.is_of_the_gone(wish), "receive {wish} has a message, and does not end");
             self.look(at as usize);
         }
+        // The last message of each envelope that is to be received.
+        let mut last = BTreeMap::new();
+        let envelope = |sent: &Sent| (sent.from, sent.to, sent.comm, sent.tag);
+        for message in self.sends.keys().copied().chain((0..takers.len()).filter(|_| of.is_none())) {
+            last.insert(envelope(&self.model.sent[message]), message);
+        }
         for message in (0..takers.len()).filter(|message| takers[*message].is_none()) {
-            let Sent { from, to, comm, tag, length, .. } = self.model.sent[message];
-            if self.is_gone(from) || self.is_gone(to) {
+            let sent = &self.model.sent[message];
+            let (from, to, comm, tag, length) = (sent.from, sent.to, sent.comm, sent.tag, sent.length);
+            if !is_meant(comm) || self.model.may_lose(from, to) || self.communicators.dropped.contains(&message) {
                 continue;
             }
-            let wanted = wanted(comm as u32, Some(from as u32), Some(tag));
+            if last.get(&envelope(sent)).is_none_or(|last| *last < message) {
+                self.communicators.dropped.insert(message);
+                continue;
+            }
+            let context = self.communicators.numbers[comm];
+            let wanted = Wanted { context, source: from as i32, tag };
             self.receive(to as u32, wanted, (length, false));
             self.look(to);
         }
@@ -93,8 +112,12 @@ impl World {
         let Matches { of_wishes, takers } = self.model.matches();
         for (message, taker) in takers.iter().enumerate() {
             let sent = &self.model.sent[message];
-            let is_excused = self.is_gone(sent.from) || self.is_gone(sent.to);
+            let is_excused = self.model.may_lose(sent.from, sent.to) || self.communicators.dropped.contains(&message);
             assert!(taker.is_some() || is_excused, "message {message} is lost: {sent:?}");
+            if let (Some(begun), Some(taker)) = (self.ready.get(&message), taker) {
+                let Wish { made, .. } = self.model.wishes[*taker];
+                assert!(made <= *begun, "ready message {message} found receive {taker}, which was posted later");
+            }
         }
         self.check_sends();
         for (wish, Receive { at, handle, room, gaps, bytes }) in &self.receives {
@@ -122,9 +145,9 @@ impl World {
     /// Checks that each send has ended, or its process has lost the receiver.
     fn check_sends(&mut self) {
         for (message, (at, send)) in &self.sends {
-            let is_to_the_gone = self.processes[self.model.sent[*message].to].is_none();
+            let may_be_lost = self.model.may_lose(self.model.sent[*message].from, self.model.sent[*message].to);
             let Some(process) = &mut self.processes[*at as usize] else { continue };
-            if !(is_to_the_gone && process.has_failed) {
+            if !may_be_lost {
                 let what = process.describe_request(*send);
                 panic!("send {message} of process {at} does not end: {what}");
             }
@@ -135,11 +158,21 @@ impl World {
     fn check_rest(&mut self) {
         self.processes.iter_mut().flatten().for_each(Process::reclaim);
         self.settle();
-        let is_whole = self.model.gone.is_empty();
-        for (at, process) in self.processes.iter_mut().enumerate() {
+        if self.is_over() {
+            return;
+        }
+        let is_whole = self.is_whole();
+        for (at, process) in self.processes.iter().enumerate() {
             let Some(process) = process else { continue };
             assert!(!(is_whole && process.has_failed), "process {at} has lost a peer");
-            if let Some(left) = process.left().filter(|_| is_whole) {
+            let sends = self.sends.values().filter(|(from, _)| *from as usize == at).count();
+            let receives =
+                self.receives.values().filter(|receive| receive.at as usize == at && receive.bytes.is_none());
+            // A port that refuses a request does not say which messages before it have arrived; one of several keeps
+            // those that it has not posted.
+            let may_keep = process.has_failed && (self.is_broken || self.program.rails > 1);
+            let left = process.left_of_all(sends + receives.count()).filter(|_| !may_keep);
+            if let Some(left) = left.or_else(|| process.left().filter(|_| is_whole)) {
                 panic!("process {at} does not give back: {left}");
             }
         }

@@ -4,13 +4,12 @@
 
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use ibex::messenger::receive::probe::Found;
-use ibex::messenger::request::Mode;
 
 use super::{Probed, Receive, World, content};
 use crate::history::Step;
 use crate::model::{Got, Sent, Wish};
 use crate::process::{Ended, Handle, Wanted};
-use crate::program::Operation;
+use crate::program::{Fault, Mode, Operation};
 
 impl World {
     pub(super) fn begin(&mut self, index: usize) {
@@ -18,13 +17,23 @@ impl World {
         self.now += 1;
         self.history.note(Step::Began { at: operation.at(), operation: index as u32 });
         match operation {
-            Operation::Send { from, to, context, tag, length, synchronous, gaps } => {
-                self.send((from, to), (context, tag), length, (synchronous, gaps));
+            Operation::Send { persistent: true, .. } | Operation::Receive { persistent: true, .. } => {
+                self.make_persistent(operation);
             }
-            Operation::Receive { at, from, context, tag, room, gaps } => {
-                self.receive(at, wanted(context, from, tag), (room, gaps));
+            Operation::Send { from, to, context, tag, length, mode, gaps, .. } => {
+                self.send((from, to), (context, tag), length, (mode, gaps));
             }
-            Operation::Probe { at, from, context, tag, takes } => self.probe(at, wanted(context, from, tag), takes),
+            Operation::Receive { at, from, context, tag, room, gaps, .. } => {
+                let wanted = self.wanted(context, from, tag);
+                self.receive(at, wanted, (room, gaps));
+            }
+            Operation::Start { at, which } => self.start_persistent(at, which),
+            Operation::Free { at, which } => self.free_persistent(at, which),
+            Operation::Renew { context, .. } => self.renew(context),
+            Operation::Probe { at, from, context, tag, takes } => {
+                let wanted = self.wanted(context, from, tag);
+                self.probe(at, wanted, takes);
+            }
             Operation::ReceiveProbed { at, room, gaps } => self.receive_probed(at, Some((room, gaps))),
             Operation::Cancel { at, which } => self.cancel_one(at, which),
             Operation::Settle { .. } => self.settle(),
@@ -38,11 +47,12 @@ impl World {
                     self.notice(at as usize);
                 }
             }
-            Operation::Fail { queue_pair, reads, .. } => {
-                let count = self.fabric.queue_pairs();
-                let next = |next| self.fabric.fail((queue_pair + next) % count, reads);
-                self.has_failed = self.has_failed || (0..count).any(next);
+            Operation::Fail { .. } if self.has_failed || self.failing.is_some() => {}
+            Operation::Fail { at, queue_pair, fault: Fault::Post } => {
+                self.fabric.break_post(self.place(at, queue_pair % self.program.rails));
+                (self.has_failed, self.is_broken) = (true, true);
             }
+            Operation::Fail { queue_pair, fault, .. } => self.failing = Some((queue_pair, fault == Fault::Reads)),
             Operation::Stop { at, steps } => self.stopped[at as usize] = steps,
             Operation::Die { at } => {
                 self.model.gone.push(at as usize);
@@ -50,6 +60,7 @@ impl World {
                 self.processes[at as usize] = None;
                 self.left[at as usize].clear();
                 self.probed[at as usize].clear();
+                self.persistent[at as usize].clear();
             }
         }
         if let Some(process) = &mut self.processes[operation.at() as usize] {
@@ -63,30 +74,60 @@ impl World {
         at as usize * self.program.rails + rail
     }
 
-    fn send(&mut self, (from, to): (u32, u32), (context, tag): (u32, i32), length: usize, how: (bool, bool)) {
-        let (synchronous, gaps) = how;
-        let message = self.model.sent.len();
-        let mode = if synchronous { Mode::Synchronous } else { Mode::Standard };
-        self.model.sent.push(Sent {
-            from: from as usize,
-            to: to as usize,
-            comm: context as usize,
-            tag,
-            length,
-            is_synchronous: synchronous,
-            done: None,
-        });
-        let bytes = content(message, length);
-        match self.process(from).send(2 * message, (to, context, tag), mode, (&bytes, gaps)) {
+    pub(super) fn send(&mut self, to: (u32, u32), of: (u32, i32), length: usize, (mode, gaps): (Mode, bool)) {
+        let Some((message, bytes)) = self.begin_send(to, of, length, mode) else { return };
+        let ((from, to), (context, tag)) = (to, of);
+        let (_, number) = self.communicator(context);
+        let process = self.process(from);
+        match process.send(2 * message, (to, number, tag), mode, (&bytes, gaps)) {
             Some(send) => _ = self.sends.insert(message, (from, send)),
             None => self.model.sent[message].done = Some(self.now),
         }
     }
 
-    fn wish(&mut self, at: u32, wanted: Wanted, takes: bool, got: Got) -> usize {
+    /// Notes a send that begins. Returns its index and its data; `None` if the attached buffer has no room.
+    pub(super) fn begin_send(
+        &mut self,
+        (from, to): (u32, u32),
+        (context, tag): (u32, i32),
+        length: usize,
+        mode: Mode,
+    ) -> Option<(usize, Vec<u8>)> {
+        let (comm, _) = self.communicator(context);
+        if mode == Mode::Buffered && !self.process(from).attach(length) {
+            self.history.note(Step::NoBuffer { at: from });
+            return None;
+        }
+        let envelope = (to as usize, comm, from as usize, tag);
+        let is_ready = mode == Mode::Ready && self.is_receive_certain(envelope);
+        let message = self.model.sent.len();
+        if is_ready {
+            self.ready.insert(message, self.now);
+        }
+        self.model.sent.push(Sent {
+            from: from as usize,
+            to: to as usize,
+            comm,
+            tag,
+            length,
+            is_synchronous: mode == Mode::Synchronous,
+            done: (mode == Mode::Buffered).then_some(self.now),
+        });
+        Some((message, content(message, length)))
+    }
+
+    /// Whether a receive of exactly these messages is posted for certain: more of them were posted than messages sent.
+    fn is_receive_certain(&self, (to, comm, from, tag): (usize, usize, usize, i32)) -> bool {
+        let is_for = |wish: &&Wish| (wish.at, wish.comm, wish.from, wish.tag) == (to, comm, Some(from), Some(tag));
+        let posted = self.model.wishes.iter().filter(is_for).filter(|wish| wish.takes && wish.got != Got::Cancelled);
+        let is_such = |sent: &&Sent| (sent.to, sent.comm, sent.from, sent.tag) == (to, comm, from, tag);
+        posted.count() > self.model.sent.iter().filter(is_such).count()
+    }
+
+    pub(super) fn wish(&mut self, at: u32, wanted: Wanted, takes: bool, got: Got) -> usize {
         self.model.wishes.push(Wish {
             at: at as usize,
-            comm: wanted.context as usize,
+            comm: self.communicators.with_number(wanted.context),
             from: (wanted.source != ANY_SOURCE).then_some(wanted.source as usize),
             tag: (wanted.tag != ANY_TAG).then_some(wanted.tag),
             made: self.now,
@@ -121,8 +162,16 @@ impl World {
     }
 
     fn cancel_one(&mut self, at: u32, which: usize) {
-        let open = self.receives.values().filter(|receive| receive.at == at && receive.bytes.is_none());
-        let open: Vec<Handle> = open.map(|receive| receive.handle).collect();
+        // The receive of a ready send stays, and one that a send in a freed communicator needs to end.
+        let is_needed = |wish: &Wish| {
+            let of = |sent: &Sent| (sent.to, sent.comm, Some(sent.from), Some(sent.tag));
+            let mut ready = self.ready.keys().map(|message| of(&self.model.sent[*message]));
+            let is_freed = !self.communicators.is_present(wish.comm);
+            is_freed || ready.any(|envelope| envelope == (wish.at, wish.comm, wish.from, wish.tag))
+        };
+        let open = self.receives.iter().filter(|(_, receive)| receive.at == at && receive.bytes.is_none());
+        let open = open.filter(|(wish, _)| !is_needed(&self.model.wishes[**wish]));
+        let open: Vec<Handle> = open.map(|(_, receive)| receive.handle).collect();
         if let Some(handle) = open.get(which % open.len().max(1)) {
             self.process(at).cancel(*handle);
         }
@@ -159,8 +208,4 @@ impl World {
             *known = got;
         }
     }
-}
-
-pub(super) fn wanted(context: u32, from: Option<u32>, tag: Option<i32>) -> Wanted {
-    Wanted { context, source: from.map_or(ANY_SOURCE, |from| from as i32), tag: tag.unwrap_or(ANY_TAG) }
 }

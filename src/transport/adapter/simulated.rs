@@ -357,6 +357,11 @@ impl Fabric {
         self.state().ports[port].answers = [Some(libc::ENOMEM)].into();
     }
 
+    /// Lets a port refuse its next request for good.
+    pub fn break_post(&self, port: usize) {
+        self.state().ports[port].answers = [Some(libc::EINVAL)].into();
+    }
+
     /// Returns the time, which does not pass by this call.
     pub fn now(&self) -> Duration {
         self.state().now

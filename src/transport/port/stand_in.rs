@@ -78,7 +78,7 @@ impl<A: Adapter> Port<A> {
         for to in self.connections.all() {
             if let Some(connection) = self.connections.get_mut(to)
                 && !connection.is_made()
-                && connection.queue.posted() == 0
+                && (connection.queue.posted(), connection.queue.in_flight()) == (0, 0)
             {
                 connection.queue.skip(requests);
                 // As in a new queue, no message is as old as the numbers that were skipped.

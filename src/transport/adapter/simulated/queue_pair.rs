@@ -156,6 +156,8 @@ impl adapter::QueuePair for QueuePair {
         let state = &mut *self.fabric.state();
         let qp = &mut state.qps[self.index];
         if let Some(Some(errno)) = state.ports[qp.port].answers.pop_front() {
+            // The transport gives the connection up, and does not know which unsignalled messages have arrived.
+            state.has_lost_message |= errno != libc::ENOMEM;
             return Err(PostError(errno));
         }
         // The transport posts one request more to a queue pair in error, its end marker.
