@@ -176,16 +176,17 @@ impl simulated::Memory for Memory {
         span.initialised().expect("processes send initialised bytes").into()
     }
 
-    fn read(&self, port: usize, at: Span, right: Access) -> Vec<u8> {
+    fn read(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>> {
         let mut table = self.table();
         table.check(port, at, right);
-        table.bytes(at.0, at.1 as usize).to_vec()
+        Some(table.bytes(at.0, at.1 as usize).to_vec())
     }
 
-    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) {
+    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) -> Option<()> {
         let mut table = self.table();
         table.check(port, at, right);
         table.bytes(at.0, at.1 as usize).copy_from_slice(bytes);
+        Some(())
     }
 }
 
@@ -204,7 +205,7 @@ mod tests {
         let mut memory = Memory::default();
         let start = memory.add(vec![1, 2, 3, 4]);
         let key = memory.register(5, (start + 1, 2), Access::LOCAL_WRITE).expect("the port registers");
-        memory.write(5, (start + 1, 2, key), Access::LOCAL_WRITE, &[7, 8]);
+        memory.write(5, (start + 1, 2, key), Access::LOCAL_WRITE, &[7, 8]).expect("permitted");
         assert_eq!(memory.with(start, 4, |bytes| bytes.to_vec()), [1, 7, 8, 4]);
         let right = Access::LOCAL_WRITE;
         for (port, at, right) in [

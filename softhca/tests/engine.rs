@@ -168,6 +168,18 @@ fn a_wrong_remote_key_stops_both_sides_and_raises_an_event_at_the_target() {
 }
 
 #[test]
+fn a_request_that_the_targets_queue_pair_gives_no_right_to_is_invalid() {
+    for opcode in [wr_opcode::RDMA_WRITE, wr_opcode::RDMA_READ, wr_opcode::ATOMIC_FETCH_AND_ADD] {
+        let (hca, a, b) = connected(4096, &Settings::default());
+        b.qp.modify(&QpAttr { qp_access_flags: 0, ..QpAttr::default() }, m::ACCESS_FLAGS).unwrap();
+        a.rdma(opcode, 0, 8, b.addr(), b.mr.key());
+        assert_eq!(wait(&a.send_cq).status, wc_status::REM_INV_REQ_ERR);
+        assert_eq!((a.qp.state(), b.qp.state()), (qp_state::ERR, qp_state::ERR));
+        assert_eq!(hca.read_async_event().unwrap().kind, event::QP_REQ_ERR);
+    }
+}
+
+#[test]
 fn unreliable_connections_lose_messages_without_a_receive_request() {
     let (_hca, a, b) = connected(4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 100);

@@ -12,8 +12,14 @@ pub struct Status(pub u32);
 impl Status {
     /// The work request succeeded.
     pub const SUCCESS: Status = Status(0);
+    /// A message did not fit into its receive.
+    pub const LOCAL_LENGTH: Status = Status(1);
+    /// The requester's own memory: wrong local key, bounds or rights.
+    pub const LOCAL_PROTECTION: Status = Status(4);
     /// The queue pair was in the error state: nothing was sent.
     pub const FLUSHED: Status = Status(5);
+    /// The peer does not execute such a request: its queue pair gives no right to it, or it does not fit.
+    pub const REMOTE_INVALID_REQUEST: Status = Status(9);
     /// The peer's adapter refused the access: wrong remote key, bounds or rights.
     pub const REMOTE_ACCESS: Status = Status(10);
     /// The peer did not acknowledge within the permitted tries.

@@ -5,6 +5,7 @@
 //! `cargo xtask test` does. One thread polls both ports, so that the test chooses the order of events.
 
 mod pair;
+mod random;
 mod receiver_not_ready;
 mod reconnects;
 mod strangers;
@@ -58,6 +59,12 @@ fn messages_of_every_kind_arrive_whole_and_in_order() {
         let messages = pair.until_b(|events| !received(events).is_empty());
         assert_eq!(received(&messages), [(7, text)]);
     }
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn the_model_of_the_adapter_and_the_device_report_the_same_of_random_programs() {
+    random::check();
 }
 
 #[test]

@@ -6,11 +6,13 @@
 //! process that changes its buffer too early sends the changed bytes, and a request whose memory is not registered any
 //! more fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports has no
 //! link. It fails if the test makes its queue pair fail, or if the peer's has failed. This file has the network,
-//! `queue_pair.rs` the queue pairs and their states, `objects.rs` the other objects of a port. The engine's tests
-//! dictate the events of one port (`script.rs`), those of the plugin let the network move. Threads: the test's.
+//! `queue_pair.rs` the queue pairs and their states, `responder.rs` the execution of requests, `objects.rs` the other
+//! objects of a port. The engine's tests dictate the events of one port (`script.rs`), those of the plugin let the
+//! network move. hw-tests compares the adapters with real ones (tests/engine/random). Threads: the test's.
 
 pub(crate) mod objects;
 pub(crate) mod queue_pair;
+mod responder;
 #[cfg(test)]
 mod script;
 #[cfg(test)]
@@ -33,6 +35,7 @@ use std::time::Duration;
 pub use objects::Adapter;
 use objects::Layout;
 use queue_pair::{Qp, QpState, Work};
+use responder::Refused;
 #[cfg(test)]
 pub(crate) use script::{Script, send_id};
 
@@ -53,11 +56,12 @@ pub trait Memory: Send {
     /// Copies the bytes that a work request carries.
     fn inline(&self, span: InlineSpan<'_>) -> Vec<u8>;
 
-    /// Reads for a port. Panics unless it has registered these bytes with this key and right.
-    fn read(&self, port: usize, at: Span, right: Access) -> Vec<u8>;
+    /// Reads for a port, locally if `right` is empty. `None` unless the port has registered these bytes with this key
+    /// and right; if only an error of the transport can ask for others, panics instead.
+    fn read(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>>;
 
-    /// Writes for a port; panics like [`Self::read`].
-    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]);
+    /// Writes for a port. `None`, or panics, like [`Self::read`].
+    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) -> Option<()>;
 }
 
 /// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, and
@@ -147,35 +151,12 @@ impl State {
         true
     }
 
-    /// A message comes by a queue pair. Returns the slot that it fills; `None`: no receive is posted.
-    fn deliver(&mut self, index: usize, bytes: &[u8], immediate: Option<u32>) -> Option<u32> {
-        let qp = &self.qps[index];
-        assert!(qp.state.receives(), "queue pair {index} cannot receive: {:?}", qp.state);
-        let port = &mut self.ports[qp.port];
-        let slot = port.receives.pop_front()?;
-        let ((start, size, key), length) = (port.slots.at(slot)?, bytes.len() as u32);
-        assert!(length <= size, "a message does not fit into a slot");
-        self.memory.write(qp.port, (start, length, key), Access::LOCAL_WRITE, bytes);
-        let id = WrId::receive(slot).0;
-        port.completions.push_back(WorkCompletion::scripted(id, Status::SUCCESS, length, immediate, qp.number));
-        Some(slot)
-    }
-
     /// Puts a queue pair in error: its oldest request fails, and the others will be flushed.
     fn fail(&mut self, index: usize) {
         let qp = &mut self.qps[index];
         qp.state = QpState::Error;
         self.has_lost_message |= qp.posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
         self.complete(index, Status::RETRY_EXCEEDED);
-    }
-
-    /// Reads inline bytes, then those in memory.
-    fn gather(&self, port: usize, inline: &[u8], spans: &[Span]) -> Vec<u8> {
-        let mut bytes = inline.to_vec();
-        for at in spans {
-            bytes.extend_from_slice(&self.memory.read(port, *at, Access::LOCAL_WRITE));
-        }
-        bytes
     }
 }
 
@@ -226,6 +207,14 @@ impl Fabric {
         (port, place, index)
     }
 
+    /// Adds a port without an engine, whose queue pairs take any number of requests: a test of the adapter posts to it.
+    /// Returns it with its queues. `slots`: size and number of the receive slots.
+    pub fn add(&self, (size, count): (u32, u32)) -> (Adapter, objects::Completions, objects::Receives) {
+        let port = self.state().ports.len();
+        self.state().ports.push(PortState::default());
+        (self.adapter(port), self.completion_queue(port, u32::MAX), self.receive_queue(port, size, count))
+    }
+
     fn device(&self, port: usize, sizes: Sizes, attributes: Attributes, entry: PortEntry) -> StandIn<Adapter> {
         StandIn {
             adapter: self.adapter(port),
@@ -248,10 +237,15 @@ impl Fabric {
         self.state().qps.len()
     }
 
+    /// Number of requests that a queue pair has not completed.
+    pub fn posted(&self, index: usize) -> usize {
+        self.state().qps[index].posted.len()
+    }
+
     /// Carries the next request of a queue pair to its peer. False if no request can be carried.
     ///
     /// # Panics
-    /// If a request does not keep to its registration, or is an atomic.
+    /// As [`Memory`] does.
     pub fn carry(&self, index: usize) -> bool {
         let mut state = self.state();
         let Some(from) = state.qps.get(index).filter(|from| from.state == QpState::ReadyToSend) else {
@@ -259,8 +253,11 @@ impl Fabric {
         };
         let Some(request) = from.posted.get(from.carried) else { return false };
         let (work, at) = (request.work.clone(), (from.peer - FIRST) as usize);
-        let (sender, receiver) = (from.port, state.qps[at].port);
-        if state.ports[sender].is_down || state.ports[receiver].is_down {
+        let Some(bytes) = state.gather(from.port, &work) else {
+            state.refuse(index, Status::LOCAL_PROTECTION);
+            return true;
+        };
+        if [index, at].iter().any(|end| state.ports[state.qps[*end].port].is_down) {
             return false;
         }
         match state.qps[at].state {
@@ -271,26 +268,15 @@ impl Fabric {
             }
             QpState::Reset | QpState::Init => return false,
         }
-        match work {
-            Work::Send { .. } if state.ports[receiver].receives.is_empty() => return false,
-            Work::Send { inline, spans, immediate } => {
-                let bytes = state.gather(sender, &inline, &spans);
-                state.deliver(at, &bytes, Some(immediate));
+        match state.execute(index, at, &work, &bytes) {
+            Ok(()) => state.qps[index].carried += 1,
+            Err(Refused::NotReady) => return false,
+            Err(Refused::Here) => state.refuse(index, Status::LOCAL_PROTECTION),
+            Err(Refused::There(status)) => {
+                state.qps[at].state = QpState::Error;
+                state.refuse(index, status);
             }
-            Work::Write { inline, spans, remote: (address, rkey) } => {
-                let bytes = state.gather(sender, &inline, &spans);
-                if !bytes.is_empty() {
-                    let to = (address, bytes.len() as u32, rkey);
-                    state.memory.write(receiver, to, Access::REMOTE_WRITE, &bytes);
-                }
-            }
-            Work::Read { local, remote: (address, rkey) } => {
-                let bytes = state.memory.read(receiver, (address, local.1, rkey), Access::REMOTE_READ);
-                state.memory.write(sender, local, Access::LOCAL_WRITE, &bytes);
-            }
-            Work::Atomic => panic!("no message needs an atomic"),
         }
-        state.qps[index].carried += 1;
         state.moved += 1;
         true
     }

@@ -9,21 +9,24 @@ use crate::engine::wire::receive;
 use crate::engine::wire::responder::{Peer, deny, no_access, not_ready, unreached};
 use crate::engine::{Fabric, Memory, Message, Outcome, Pieces, QpShared, Result, copy};
 
-/// Returns the address of `len` bytes at the target, if the key and the queue pair allow the access.
+/// Returns the address of `len` bytes at the target, or refuses a request that the queue pair or the key does not allow
+/// (InfiniBand specification 11.6.2: `Remote Invalid Request Error`, `Remote Access Error`).
 #[inline]
-fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Option<u64> {
+fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> std::result::Result<u64, Outcome> {
     if peer.access.get() & need == 0 {
-        return None;
+        return Err(deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR));
     }
     if len == 0 {
-        return Some(0);
+        return Ok(0);
     }
     table::find_remote(fabric, m.what.rkey, peer.domain(), peer.qpn.get(), m.what.remote_addr, len, need)
+        .ok_or_else(|| no_access(fabric, peer))
 }
 
 pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
-    let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_WRITE) else {
-        return no_access(fabric, peer);
+    let addr = match target(fabric, peer, m, u64::from(m.len), access::REMOTE_WRITE) {
+        Ok(addr) => addr,
+        Err(refused) => return refused,
     };
     let mut taken = None;
     if m.what.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
@@ -64,8 +67,9 @@ pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> 
     if peer.max_dest_rd_atomic.get() == 0 {
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
-    let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_READ) else {
-        return no_access(fabric, peer);
+    let addr = match target(fabric, peer, m, u64::from(m.len), access::REMOTE_READ) {
+        Ok(addr) => addr,
+        Err(refused) => return refused,
     };
     if m.len == 0 {
         return Outcome::done(wc_status::SUCCESS);
@@ -91,8 +95,9 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -
     if peer.max_dest_rd_atomic.get() == 0 || !m.what.remote_addr.is_multiple_of(8) {
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
-    let Some(addr) = target(fabric, peer, m, 8, access::REMOTE_ATOMIC) else {
-        return no_access(fabric, peer);
+    let addr = match target(fabric, peer, m, 8, access::REMOTE_ATOMIC) {
+        Ok(addr) => addr,
+        Err(refused) => return refused,
     };
     match exchange(fabric, peer, m, addr) {
         Ok(()) => Outcome::done(wc_status::SUCCESS),

@@ -134,7 +134,8 @@ impl Slots {
     }
 
     fn put(&self, at: Span, bytes: &[u8]) {
-        self.fabric.state().memory.write(self.port, at, Access::LOCAL_WRITE, bytes);
+        let written = self.fabric.state().memory.write(self.port, at, Access::LOCAL_WRITE, bytes);
+        written.expect("a slot is registered");
     }
 }
 
@@ -195,7 +196,8 @@ impl ReceiveQueue for Receives {
         let fits = into.len() <= size as usize;
         if fits {
             let (at, state) = ((start, into.len() as u32, key), self.0.fabric.state());
-            into.copy_from_slice(&state.memory.read(self.0.port, at, Access::LOCAL_WRITE));
+            let bytes = state.memory.read(self.0.port, at, Access::empty());
+            into.copy_from_slice(&bytes.expect("a slot is registered"));
         }
         fits
     }

@@ -56,7 +56,13 @@ pub(crate) enum Work {
         local: Span,
         remote: (u64, u32),
     },
-    Atomic,
+    /// Adds `operand`, or sets it if the bits are those to `compare`.
+    Atomic {
+        local: Span,
+        remote: (u64, u32),
+        compare: Option<u64>,
+        operand: u64,
+    },
 }
 
 impl Work {
@@ -81,7 +87,13 @@ impl Work {
             adapter::Work::Read { local, remote } => {
                 Work::Read { local: named(&local), remote: (remote.addr, remote.rkey) }
             }
-            adapter::Work::FetchAdd { .. } | adapter::Work::CompareSwap { .. } => Work::Atomic,
+            adapter::Work::FetchAdd { local, remote, operand } => {
+                Work::Atomic { local: named(&local), remote: (remote.addr, remote.rkey), compare: None, operand }
+            }
+            adapter::Work::CompareSwap { local, remote, compare, swap } => {
+                let (remote, compare) = ((remote.addr, remote.rkey), Some(compare));
+                Work::Atomic { local: named(&local), remote, compare, operand: swap }
+            }
         }
     }
 }

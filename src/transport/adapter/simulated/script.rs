@@ -32,11 +32,13 @@ impl Memory for NoMemory {
         vec![0; span.len()]
     }
 
-    fn read(&self, _port: usize, (start, length, _): Span, _right: Access) -> Vec<u8> {
-        vec![(start / u64::from(SIZE)) as u8; length as usize]
+    fn read(&self, _port: usize, (start, length, _): Span, _right: Access) -> Option<Vec<u8>> {
+        Some(vec![(start / u64::from(SIZE)) as u8; length as usize])
     }
 
-    fn write(&mut self, _port: usize, _at: Span, _right: Access, _bytes: &[u8]) {}
+    fn write(&mut self, _port: usize, _at: Span, _right: Access, _bytes: &[u8]) -> Option<()> {
+        Some(())
+    }
 }
 
 /// The only port.
@@ -115,7 +117,7 @@ impl Script {
 
     /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills, if there is one.
     pub(crate) fn deliver(&self, index: usize, len: u32, immediate: Option<u32>) -> Option<u32> {
-        self.state().deliver(index, &vec![0; len as usize], immediate)
+        self.state().deliver(index, &vec![0; len as usize], immediate).ok()
     }
 
     /// Returns the numbers of the requests that the `index`th queue pair still has.

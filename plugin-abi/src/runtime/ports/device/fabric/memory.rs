@@ -51,14 +51,16 @@ impl Table {
         let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
         let end = region.start + region.length as u64;
         let is_inside = start >= region.start && start + u64::from(length) <= end;
-        let flag = if right == Access::REMOTE_READ {
-            sys::MCA_RCACHE_ACCESS_REMOTE_READ
-        } else if right == Access::REMOTE_WRITE {
-            sys::MCA_RCACHE_ACCESS_REMOTE_WRITE
-        } else {
-            sys::MCA_RCACHE_ACCESS_LOCAL_WRITE
+        let flag = match right {
+            Access::REMOTE_READ => sys::MCA_RCACHE_ACCESS_REMOTE_READ,
+            Access::REMOTE_WRITE => sys::MCA_RCACHE_ACCESS_REMOTE_WRITE,
+            Access::LOCAL_WRITE => sys::MCA_RCACHE_ACCESS_LOCAL_WRITE,
+            _ => 0,
         };
-        assert!(is_inside && region.port == port && region.access & flag != 0, "a request keeps to its registration");
+        assert!(
+            is_inside && region.port == port && region.access & flag == flag,
+            "a request keeps to its registration"
+        );
     }
 }
 
@@ -106,16 +108,17 @@ impl simulated::Memory for Registrations {
         read(span.as_ptr(), span.len())
     }
 
-    fn read(&self, port: usize, at: Span, right: Access) -> Vec<u8> {
+    fn read(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>> {
         self.table().check(port, at, right);
-        read(with_exposed_provenance(at.0 as usize), at.1 as usize)
+        Some(read(with_exposed_provenance(at.0 as usize), at.1 as usize))
     }
 
-    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) {
+    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) -> Option<()> {
         self.table().check(port, at, right);
         assert_eq!(at.1 as usize, bytes.len());
         // SAFETY: R2: the address is in a posted slot, or a request in flight names it, so it belongs to the adapter.
         unsafe { with_exposed_provenance_mut::<u8>(at.0 as usize).copy_from(bytes.as_ptr(), bytes.len()) };
+        Some(())
     }
 }
 
