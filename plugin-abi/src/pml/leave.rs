@@ -13,6 +13,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::finish;
 use super::instance::{Pml, Rail, State};
+use super::libmpi;
 use super::progress::poll_here;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -41,8 +42,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     let is_due = state.busy.take_due();
     leave_for_more(pml, state);
     if is_due {
-        // SAFETY: nothing is entered, so that callbacks may call the PML.
-        unsafe { sys::opal_progress() };
+        libmpi::progress();
     }
 }
 
