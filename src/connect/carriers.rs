@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carriers of hellos: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
 //! `transport/port/connect.rs` uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Path: setup.
-//! Threads: the port's. Tests: the carriers have their own; device tests in `hw-tests` test them together.
+//! Threads: the port's. Tests: below, over TCP alone; device tests in `hw-tests` test both carriers together.
 
 use super::hello::Hello;
 use super::tcp::TcpCarrier;
@@ -271,4 +271,90 @@ fn open_tcp(tunables: &Tunables, key: Key, host: u64, warning: &mut Option<Strin
         ));
     }
     TcpCarrier::open(key, host, &chosen.addresses, all.into_iter().map(|found| found.address).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::hello::tests::{KEY, hello};
+    use std::net::{IpAddr, Ipv4Addr, TcpStream};
+    use std::time::Instant;
+
+    /// The carriers of a port without datagrams, and its address.
+    fn by_tcp(instance: u64) -> (NetworkCarriers, PortAddress) {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST)];
+        let tcp = TcpCarrier::open(KEY, 1, &loopback, loopback.to_vec()).expect("a listener on this host");
+        let (until_tcp, tcp_due, is_ud_in_doubt) = (1, Duration::ZERO, false);
+        let carriers = NetworkCarriers {
+            ud: None,
+            tcp: Some(tcp),
+            key: KEY,
+            until_tcp,
+            tcp_due,
+            is_ud_in_doubt,
+            error: None,
+            warning: None,
+        };
+        let address = carriers.publish(PortAddress { instance, host: 1, ..hello().source.address });
+        (carriers, address)
+    }
+
+    fn accepted(carriers: &NetworkCarriers) -> u64 {
+        carriers.tcp.as_ref().expect("it has TCP").counters.accepted
+    }
+
+    #[test]
+    fn a_port_without_datagrams_says_so_and_exchanges_hellos_by_tcp() {
+        let ((mut here, our_address), (mut there, address)) = (by_tcp(1), by_tcp(2));
+        assert!(address.ud_qpn == 0 && address.tcp_port != 0 && here.has_tcp(), "{address:?}");
+        let mut sent = hello();
+        (sent.source.address, sent.destination_instance) = (our_address, address.instance);
+        let path = Path {
+            qp_num: 0,
+            psn: 0,
+            mtu: 1,
+            lid: 0,
+            gid: None,
+            gid_index: 0,
+            port: 1,
+            service_level: 0,
+            traffic_class: 0,
+        };
+        here.expect(&address);
+        here.send(&address, &path, Via::Ud, &sent.encode(&KEY));
+        assert_eq!(here.reach(&address), Reach::Unused, "it was not asked to use TCP");
+        here.send(&address, &path, Via::Tcp, &sent.encode(&KEY));
+        let counters = Counters::default();
+        let (mut arrived, begin) = (Vec::new(), Instant::now());
+        // The other port begins no handshake, so it closes the connection and counts it.
+        while arrived.is_empty() || counters.tcp_refused.load(Ordering::Relaxed) == 0 {
+            assert!(begin.elapsed() < Duration::from_mins(2), "waited in vain: {arrived:?}");
+            for carriers in [&mut here, &mut there] {
+                let look = Look { now: &|| Duration::ZERO, polls: 16, is_busy: true };
+                arrived.extend(carriers.receive(look, &counters).hellos);
+            }
+            std::thread::yield_now();
+        }
+        assert_eq!((arrived, counters.tcp_refused.load(Ordering::Relaxed)), (vec![(sent, Carrier::Tcp)], 1));
+    }
+
+    #[test]
+    fn tcp_is_checked_after_so_many_polls_and_so_much_time_but_soon_during_a_handshake() {
+        let (mut carriers, address) = by_tcp(1);
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, address.tcp_port)).expect("it listens");
+        let mut accepted_after = |polls, micros, is_busy| {
+            let now = || Duration::from_micros(micros);
+            carriers.receive(Look { now: &now, polls, is_busy }, &Counters::default());
+            accepted(&carriers)
+        };
+        assert_eq!(accepted_after(1, 0, false), 0);
+        let _first = connect();
+        assert_eq!([accepted_after(IDLE_TCP_PAUSE - 1, 5000, false), accepted_after(1, 5000, false)], [0, 1]);
+        let _second = connect();
+        assert_eq!(accepted_after(IDLE_TCP_PAUSE, 5999, false), 1, "too little time has passed");
+        // While there is a connection, it looks more often.
+        assert_eq!([accepted_after(BUSY_TCP_PAUSE - 1, 6000, false), accepted_after(1, 6000, false)], [1, 2]);
+        let _third = connect();
+        assert_eq!(accepted_after(BUSY_TCP_PAUSE, 6001, true), 3);
+    }
 }

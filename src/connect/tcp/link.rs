@@ -18,11 +18,11 @@ pub(super) type Frame = [u8; Hello::SIZE];
 /// Longest time until an accepted connection must have brought a hello.
 pub(super) const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time for connecting to an address before the next one is tried.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time for connecting to the last address.
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest time that a closed connection waits for the peer to close it as well.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Most hellos that one poll reads from one connection, so that no peer delays the others.
 const READS: usize = 16;
 

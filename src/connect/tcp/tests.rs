@@ -6,6 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
+use super::link::{CLOSE_PATIENCE, CONNECT_PATIENCE, LAST_PATIENCE};
 use super::*;
 use crate::connect::hello::HelloError;
 use crate::connect::hello::tests::{KEY, hello};
@@ -271,20 +274,48 @@ fn the_carrier_listens_at_the_published_addresses_and_no_others() {
         .expect_err("another's address");
 }
 
+/// An address of this host that does not answer while the sockets exist: the queue of a listener is full.
+fn unanswering() -> (SocketAddr, Socket, TcpStream) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
+    listener.listen(0).expect("it listens");
+    let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("its address");
+    let first = TcpStream::connect(address).expect("the queue takes one connection");
+    (address, listener, first)
+}
+
 #[test]
 fn the_carrier_gives_up_an_address_that_does_not_answer() {
-    // 192.0.2.0/24 is for documentation. Without a route the kernel fails at once.
+    let (address, _listener, _first) = unanswering();
     let begin = Instant::now();
-    let address: SocketAddr = "192.0.2.254:9".parse().expect("an address");
-    let mut link = match Link::connect(5, vec![address], begin) {
-        Ok(link) => link,
-        Err(error) => return assert_eq!(outcome(&error), Reach::Unreachable),
-    };
-    let mut end = Ok(());
-    for seconds in [1, 19, 21] {
-        end = end.and_then(|()| {
-            link.advance(&KEY, begin + Duration::from_secs(seconds), &mut |_| panic!("nobody is there"))
-        });
-    }
-    assert!(matches!(end, Err(End::Failed(Reach::Unreachable | Reach::Refused))), "{end:?}");
+    let mut link = Link::connect(5, vec![address], begin).expect("it begins");
+    let mut after = |time| link.advance(&KEY, begin + time, &mut |_| panic!("nobody is there"));
+    assert_eq!([after(CONNECT_PATIENCE), after(LAST_PATIENCE / 2)], [Ok(()), Ok(())]);
+    assert_eq!(after(LAST_PATIENCE), Err(End::Failed(Reach::Unreachable)));
+}
+
+#[test]
+fn the_carrier_tries_the_next_address_if_one_does_not_answer_for_a_while() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    let (wrong, _listener, _first) = unanswering();
+    let right = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), b.address.tcp_port);
+    let begin = Instant::now();
+    let mut link = Link::connect(b.address.instance, vec![right, wrong], begin).expect("it begins");
+    link.send(a.hello(&b.address, 5).encode(&KEY)).expect("it waits");
+    link.advance(&KEY, begin + CONNECT_PATIENCE, &mut |_| panic!("nobody is there")).expect("there is another");
+    a.carrier.links.push(link);
+    until("the hello", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+}
+
+#[test]
+fn a_closed_connection_ends_after_a_while_although_the_peer_leaves_its_end_open() {
+    let mut b = Side::new(2);
+    let _open = b.connect_raw();
+    until("the connection", &mut [&mut b], |sides| sides[0].carrier.links.len() == 1);
+    let link = &mut b.carrier.links[0];
+    let begin = link.since;
+    link.close(begin);
+    let mut after = |time| link.advance(&KEY, begin + time, &mut |_| panic!("nothing was sent"));
+    assert_eq!([after(Duration::ZERO), after(CLOSE_PATIENCE)], [Ok(()), Ok(())]);
+    assert_eq!(after(CLOSE_PATIENCE + Duration::from_nanos(1)), Err(End::Closed));
 }

@@ -92,18 +92,22 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_failure_names_peer_host_device_queue_pair_status_tries_and_time_out() {
+    fn failed_by(cause: Cause) -> String {
         let failure = Failure {
             peer: PeerName { job: 1, rank: 3 },
             host: "n2".into(),
             port: "mlx5_0:1".into(),
             remote_port: "port 2 (LID 9)".into(),
             qp_num: 0x1a2b,
-            cause: Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 },
+            cause,
             retransmission: Retransmission { exponent: 16, retries: 7 },
         };
-        let text = failure.to_string();
+        failure.to_string()
+    }
+
+    #[test]
+    fn a_failure_names_peer_host_device_queue_pair_status_tries_and_time_out() {
+        let text = failed_by(Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 });
         let parts = [
             "rank 3",
             "n2",
@@ -118,5 +122,13 @@ mod tests {
         for part in parts {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
+    }
+
+    #[test]
+    fn a_refused_request_tells_a_full_queue_from_other_errors() {
+        let full = failed_by(Cause::Post { errno: libc::ENOMEM });
+        assert!(full.contains("its send queue is full") && full.contains("1000 times"), "{full}");
+        let invalid = failed_by(Cause::Post { errno: libc::EINVAL });
+        assert!(invalid.contains("failed: the adapter refused a request: Invalid argument"), "{invalid}");
     }
 }

@@ -397,4 +397,23 @@ mod tests {
         assert_eq!(receives(1024, 32_768, 31), None);
         assert_eq!(receives(1024, 15, 4096), None);
     }
+    #[test]
+    fn a_port_that_cannot_be_opened_says_what_failed_and_what_to_do() {
+        let said = |kind: io::ErrorKind| {
+            let (place, doing) = ("mlx5_0:1".to_owned(), "opening the device".to_owned());
+            PortError { place, doing, bytes: None, error: kind.into() }.to_string()
+        };
+        for (kind, advice) in [
+            (io::ErrorKind::PermissionDenied, "permissions of /dev/infiniband/uverbs*"),
+            (io::ErrorKind::InvalidInput, "`ibv_devinfo -v`"),
+            (io::ErrorKind::NotFound, ". The device has gone since it was listed"),
+        ] {
+            let text = said(kind);
+            assert!(text.starts_with("mlx5_0:1: opening the device failed: ") && text.contains(advice), "{text}");
+        }
+        let unexplained = io::ErrorKind::Other;
+        assert_eq!(said(unexplained), format!("mlx5_0:1: opening the device failed: {unexplained}"));
+        let error = io::Error::from_raw_os_error(libc::ENOMEM);
+        assert!(advice(&error, Some(1)).starts_with(". "), "the advice of a limit");
+    }
 }

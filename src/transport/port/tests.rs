@@ -9,6 +9,7 @@ mod pair;
 mod partings;
 mod partners;
 mod rails;
+mod strangers;
 mod turns;
 
 use super::*;
@@ -281,4 +282,7 @@ fn a_port_that_finds_messages_looks_after_connections_less_often_than_one_that_w
     }
     pair.b.poll();
     assert_eq!(left(&pair), 1);
+    pair.b.port.countdown = 3 * EMPTY_POLL;
+    pair.b.poll();
+    assert_eq!(left(&pair), 2 * EMPTY_POLL, "an empty poll counts as so many");
 }

@@ -157,6 +157,7 @@ impl Side {
 }
 
 pub(super) struct Pair {
+    pub(super) published: Published,
     pub(super) a: Side,
     pub(super) b: Side,
 }
@@ -174,7 +175,7 @@ impl Pair {
             let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
             Side::of((rank, 0), address, &published, &tunables, atomics)
         });
-        Pair { a, b }
+        Pair { published, a, b }
     }
 
     /// Two ports connected by a first message from `a`, which was delivered and consumed.
@@ -190,7 +191,7 @@ impl Pair {
 
     pub(super) fn carry(&mut self) {
         for _ in 0..20 {
-            let Pair { a, b } = self;
+            let Pair { a, b, .. } = self;
             let moved = carry(a, b) + carry(b, a);
             a.poll();
             b.poll();
@@ -203,7 +204,7 @@ impl Pair {
 
     /// The adapters deliver `a`'s posted requests to `b`, as far as `b` has slots; these requests succeed.
     pub(super) fn transfer(&mut self) {
-        let Pair { a, b } = self;
+        let Pair { a, b, .. } = self;
         let (Some(from), Some(to)) = (a.script.connected(), b.script.connected()) else { return };
         loop {
             let next = a.script.state().qps[from].posted.front().cloned();
