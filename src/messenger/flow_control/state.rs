@@ -145,6 +145,14 @@ mod tests {
     }
 
     #[test]
+    fn tools_see_the_memory_of_unexpected_messages() {
+        let mut flow = Flow::<u32>::new(1000, 2, Arc::default());
+        flow.kept.keep(300);
+        flow.show();
+        assert_eq!(flow.shown.unexpected_memory.load(Ordering::Relaxed), 300);
+    }
+
+    #[test]
     fn holders_searches_only_the_communicators_of_one_route() {
         let mut holders = Holders::default();
         let route = |peer| Route::new(0, EndpointId::from_index(peer));

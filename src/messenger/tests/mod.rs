@@ -66,7 +66,7 @@ struct SmallHost {
     kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
-    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
+    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), continues (C), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
 
@@ -357,6 +357,9 @@ impl Tools for SmallHost {
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
     }
+    fn continues(&mut self, request: usize, moved: Moved) {
+        self.told.push(('C', request, moved.bytes));
+    }
     fn ends(&mut self, request: usize, moved: Moved) {
         self.told.push(('E', request, moved.bytes));
     }
@@ -514,6 +517,9 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     assert!(sender.finished.is_empty(), "the adapter reads the last fragment");
     sender.fragment_done();
     assert_eq!((&*sender.finished, sender.free_buffers, sender.registered.len()), (&[send][..], 3, 0));
+    for host in [sender, receiver] {
+        assert_eq!(host.told.iter().map(|(letter, ..)| letter).collect::<String>(), "BCCCCE");
+    }
 }
 
 /// Makes two processes, a send of so many bytes, and a receive with `room` that gets its announcement by this route.

@@ -237,6 +237,19 @@ fn a_request_fails_with_advice_if_the_adapter_has_no_more_queue_pairs() {
 }
 
 #[test]
+fn a_message_of_one_span_counts_as_copied_and_one_of_two_as_the_users_own() {
+    let mut pair = Pair::connected();
+    let slots = pair.a.port.grow(8, 2).expect("slots");
+    let counts =
+        |pair: &Pair| [pair.a.count(|counters| &counters.copy_sent), pair.a.count(|counters| &counters.zero_copy_sent)];
+    for (spans, more) in [(1, [1, 0]), (2, [0, 1])] {
+        let before = counts(&pair);
+        assert_eq!(pair.a.port.send(pair.a.peer, 5, &slots[..spans], Token(2), true), Ok(Sent::Posted));
+        assert_eq!(counts(&pair), std::array::from_fn(|kind| before[kind] + more[kind]));
+    }
+}
+
+#[test]
 fn the_flight_recorder_gets_the_state_of_a_peers_connection() {
     let mut pair = Pair::apart();
     assert!(pair.a.port.peer_shown(pair.a.peer).is_none(), "it was never spoken to");

@@ -46,6 +46,29 @@ fn a_requested_port_connects_and_stays_ready_until_it_loses_its_link_or_its_conn
 }
 
 #[test]
+fn a_port_repeats_that_its_link_is_back_while_peers_are_diverted() {
+    let mut pair = Pair::connected();
+    pair.a.port.divert_all(|_| false);
+    let mut reports_after = |kind| {
+        pair.a.seen.clear();
+        pair.a.set_link(kind);
+        let seen = pair.a.seen.iter();
+        let reports = seen.filter_map(|completion| match completion {
+            Completion::LinkChanged { is_up } => Some(*is_up),
+            _ => None,
+        });
+        reports.collect::<Vec<_>>()
+    };
+    assert_eq!([reports_after(async_event::PORT_ERR), reports_after(async_event::LID_CHANGE)], [vec![false], vec![]]);
+    let back = [reports_after(async_event::PORT_ACTIVE), reports_after(async_event::LID_CHANGE)];
+    assert!(back.iter().all(|reports| reports.first() == Some(&true)), "{back:?}");
+    assert_eq!(pair.a.port.undivert(|_| true), 0);
+    pair.a.seen.clear();
+    pair.a.set_link(async_event::LID_CHANGE);
+    assert!(pair.a.seen.is_empty(), "{:?}", pair.a.seen);
+}
+
+#[test]
 fn take_unposted_takes_messages_in_order_and_other_requests_go() {
     let mut pair = Pair::apart();
     pair.a.port.keep_unposted(KEPT);
