@@ -8,7 +8,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::events::{self, HostTimestamp};
 use engine::transport::{EndpointId, Refused, Sent, WhenDiverted};
@@ -124,13 +124,17 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
         let moment = if events::has_interest() { Some(began()) } else { None };
-        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Its bytes
-        // may be uninitialised, which `InlineSpan` permits.
-        let in_place = |start: NonNull<u8>| unsafe { InlineSpan::new(start.as_ptr(), payload_size) };
-        let payload = data.as_mut().map_or(Ok(InlineSpan::EMPTY), |data| data.contiguous().map(in_place).ok_or(data));
-        let outcome = match payload {
-            Ok(payload) => post_inline(module, to, tag, header, payload),
-            Err(data) => inline_packed(module, to, tag, header, data, payload_size),
+        let outcome = 'posted: {
+            let payload = match &mut data {
+                None => InlineSpan::EMPTY,
+                Some(data) => match data.contiguous() {
+                    // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is
+                    // done. Its bytes may be uninitialised, which `InlineSpan` permits.
+                    Some(start) => unsafe { InlineSpan::new(start.as_ptr(), payload_size) },
+                    None => break 'posted inline_packed(module, to, tag, header, data, payload_size),
+                },
+            };
+            post_inline(module, to, tag, header, payload)
         };
         let code = match outcome {
             Ok(Sent::Posted) => sys::OPAL_SUCCESS,
