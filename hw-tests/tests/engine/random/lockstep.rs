@@ -4,18 +4,18 @@
 //! Compared for each queue pair, apart for requests and for received messages: the identifiers and statuses in their
 //! order; of a message its length, immediate data and bytes; the memory that was written. The last step posts to each
 //! queue pair, so that its state shows. Left open by the specification (IBTA volume 1), and so not compared:
-//! - The order of completions of different queues, and the slot that a message fills (10.2.9, shared receive queues).
+//! - The order of completions of different queues, and the slot that a message fills.
 //!   Two queue pairs never compete for the last receive, and a part of an area belongs to one queue pair.
-//! - Whether a request without a signal has ended, if no later one has completed (10.8.6): it may still be flushed. So
+//! - Whether a request without a signal has ended, if no later one has completed: it may still be flushed. So
 //!   each series of posts ends with a signal, which also tells when the device is at rest.
 //! - Fields of a failed completion but its identifier, queue pair and status (`ibv_poll_cq(3)`), and completions that
 //!   are not polled before their queue pair is destroyed (`ibv_destroy_qp(3)`). So all are.
-//! - What becomes of requests behind a read that may not write to its own memory (9.9.2). So there are none. An atomic
+//! - What becomes of requests behind a read that may not write to its own memory. So there are none. An atomic
 //!   that fails so may have changed the peer's memory. So none does.
-//! - Whether a receive is lost with a connected queue pair that is reset or destroyed (10.2.9). So the port has none,
+//! - Whether a receive is lost with a connected queue pair that is reset or destroyed. So the port has none,
 //!   or the queue pair is in error.
 //! - Which of two faults is reported. So a request has one, and a peer that does not answer is one.
-//! - The number of requests that a queue pair takes: at least as many as it was made for (11.2.4.1).
+//! - The number of requests that a queue pair takes: at least as many as it was made for.
 //! - How far one side of a connection comes while the other stops it. So they take turns.
 //!
 //! Called by `mod.rs`. Grade: test.
