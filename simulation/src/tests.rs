@@ -35,6 +35,29 @@ fn a_seed_has_the_same_history_each_time() {
 }
 
 #[test]
+fn a_fragment_that_one_of_several_ports_keeps_for_a_lost_peer_gives_its_buffer_back() {
+    let (context, gaps, persistent) = (0, false, false);
+    let send =
+        |length| Operation::Send { from: 1, to: 2, context, tag: 0, length, mode: Mode::Standard, gaps, persistent };
+    let receive = |room| Operation::Receive { at: 2, from: None, context, tag: None, room, gaps, persistent };
+    let mut operations = vec![Operation::Refuse { at: 2, rail: 1, refuses: true }, receive(8)];
+    operations.extend([
+        send(8),
+        send(1310),
+        receive(1310),
+        send(8),
+        send(8),
+        send(8),
+        receive(8),
+        receive(8),
+        receive(8),
+    ]);
+    operations.push(Operation::Die { at: 2 });
+    let schedule = 0xf318_2670_e802_ac58;
+    check(&Program { processes: 4, rails: 2, schedule, operations, ..Program::default() });
+}
+
+#[test]
 fn a_buffer_of_a_fragment_to_a_lost_peer_goes_to_a_send_to_another_peer_that_waits_for_one() {
     let (from, context, gaps, persistent) = (1, 0, false, false);
     let send =

@@ -168,9 +168,8 @@ impl World {
             let sends = self.sends.values().filter(|(from, _)| *from as usize == at).count();
             let receives =
                 self.receives.values().filter(|receive| receive.at as usize == at && receive.bytes.is_none());
-            // A port that refuses a request does not say which messages before it have arrived; one of several keeps
-            // those that it has not posted.
-            let may_keep = process.has_failed && (self.is_broken || self.program.rails > 1);
+            // A port that refuses a request does not say which messages before it have arrived.
+            let may_keep = process.has_failed && self.is_broken;
             let left = process.left_of_all(sends + receives.count()).filter(|_| !may_keep);
             if let Some(left) = left.or_else(|| process.left().filter(|_| is_whole)) {
                 panic!("process {at} does not give back: {left}");

@@ -56,6 +56,20 @@ pub fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route
     true
 }
 
+/// Drops the messages that a port has kept for a lost peer, and gives their send buffers back: sends to other peers may
+/// wait for them.
+#[cold]
+pub fn drop_unposted<H: PortHost>(process: &H::Process, host: &mut H, lost: Route) {
+    let Some(messages) = process.enter_port(lost.rail()).map(|mut port| port.take_unposted(lost.to())) else { return };
+    for message in messages {
+        if let Unposted::Spans { token, .. } = message
+            && let Some(Record::Buffer(buffer)) = H::record_of(token)
+        {
+            host.messenger().rails.buffers[lost.rail()].give_back(buffer);
+        }
+    }
+}
+
 /// Returns why a connection failed, and whether this was called for it before. `None` if it has not failed, or if it
 /// has lost messages.
 fn give_up<P: Process>(process: &P, failed: Route) -> Option<(Failure, bool)> {
