@@ -119,7 +119,7 @@ fn the_trace_of_a_program_has_the_life_of_each_message() {
 #[test]
 fn recording_changes_no_history_and_misses_no_message() {
     let (mut all, mut starts, mut all_dropped) = (0, 0, 0);
-    for seed in 0..40 {
+    for seed in 0..100 {
         let program = Program::of_seed(seed, None);
         let mut world = World::new(&program);
         let trace = world.record();

@@ -57,6 +57,14 @@ impl World {
         Wanted::new(context, from, tag)
     }
 
+    /// Lets each process add the present communicators that it has not used, so that all traces have the same ones.
+    pub(super) fn add_communicators(&mut self) {
+        for id in self.communicators.now.values() {
+            let number = self.communicators.numbers[*id];
+            self.processes.iter_mut().flatten().for_each(|process| process.add_context(number));
+        }
+    }
+
     /// Frees a communicator in all processes. As MPI requires, each send in it can end: it has a receive. Requests may
     /// still be active, and messages whose sends have ended are dropped with it.
     pub(super) fn renew(&mut self, context: u32) {

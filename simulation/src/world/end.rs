@@ -176,6 +176,7 @@ impl World {
             }
         }
         assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
+        self.add_communicators();
         self.processes.iter().flatten().for_each(Process::end_recording);
     }
 }
