@@ -31,7 +31,7 @@ use persistent::Persistent;
 const TICK: Duration = Duration::from_millis(5);
 
 /// Most rounds until nothing moves any more.
-const MOST_ROUNDS: u32 = 20_000;
+const MOST_ROUNDS: u32 = 200_000;
 
 /// Rounds without any event after which none can follow, because a port checks its connections in each.
 const QUIET_ROUNDS: u32 = 4;
