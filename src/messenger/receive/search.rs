@@ -200,7 +200,7 @@ pub fn post_told<H: Host>(
             flow_control::found_nothing(process, host, context);
         }
         let (queues, lengths) = host.queues(of);
-        let name = queues.post(lengths, pattern, request);
+        let name = queues.post_told(lengths, pattern, request);
         host.posted(listeners, request);
         return Posting::Waits(name);
     };
