@@ -9,6 +9,7 @@
 
 use super::State;
 use super::request::{Core, Outcome};
+use super::route::Route;
 
 mod communicators;
 mod memory;
@@ -52,6 +53,21 @@ pub trait Host: Tools {
 
     /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
+
+    /// Copies bytes of another process of this machine (`of`: their address and number) to the contiguous data of a
+    /// receive. Calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
+    ///
+    /// [`single_copy::done`]: super::rendezvous::single_copy::done
+    fn copy_from_process(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        route: Route,
+        of: (u64, u64),
+    ) -> bool;
+
+    /// Ends a registration of data with the port of a rail. The adapter and the peer have done with the data.
+    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
 
     /// Changes the status of a receive, because data cannot be unpacked.
     fn cannot_unpack(&mut self, receive: Self::Handle);

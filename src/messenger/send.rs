@@ -7,7 +7,7 @@
 
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
-use super::host::{Bytes, Data, Exposed, Host, Transmitted};
+use super::host::{Bytes, Data, Exposed, Host, Process as _, Transmitted};
 use super::loopback;
 use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::{self, Step};
@@ -54,7 +54,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
     let of = Match { context, rank, tag: core.tag };
     let (route, length) = (core.route, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
-    let is_long = length > host.eager_limit(process, route);
+    let is_long = length > process.eager_limit(route);
     if is_long || path != SendPath::Free {
         // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
         if path == SendPath::Free && !host.has_room(process, route) {

@@ -145,7 +145,8 @@ pub fn heard<H: Host>(process: &H::Process, host: &mut H, route: Route, word: Wo
     let account = host.account(process, route);
     let Some(pending) = host.messenger().flow.outgoing.heard(account, word) else { return };
     if word.holds_back {
-        host.mark(process, account);
+        let routes = host.routes_of(process, account);
+        host.mark(&routes);
     }
     for context in pending {
         resume(process, host, account, context);

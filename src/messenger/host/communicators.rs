@@ -31,6 +31,16 @@ pub trait Communicators: Ports {
     /// Returns the route to a rank, if the host has looked its process up before.
     fn known_route(&mut self, of: Self::Communicator, rank: i32) -> Option<Route>;
 
+    /// Whether messages to the peer of a send skip flow control: its communicator's route to the peer is current and
+    /// unmarked.
+    fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
+
+    /// Stores the route of a send in its communicator, unmarked if later messages to the peer skip flow control.
+    fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, skips: bool);
+
+    /// Marks these routes in all communicators, so that each later message to their peer asks flow control.
+    fn mark(&mut self, routes: &[Route]);
+
     /// Lends the queues of a communicator, and their lengths as other threads see them.
     fn queues(&mut self, of: Self::Communicator) -> (&mut Queues<Self::Handle>, &Lengths);
 }

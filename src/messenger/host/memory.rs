@@ -29,9 +29,6 @@ pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
         access: Access,
     ) -> Option<Self::Registration>;
 
-    /// Ends a registration with the port of a rail. The data is not read or written any more.
-    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
-
     /// Returns the key by which peers name registered memory.
     fn rkey(registered: Self::Registration) -> u32;
 

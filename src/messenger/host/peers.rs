@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host knows of other processes: which ports reach them, and which of its communicators have a route to them.
+//! What a host knows of other processes: their names, and which ports reach them.
 //!
-//! Called by `messenger/rails`. Grade: hot for [`Peers::eager_limit`] and [`Peers::skips_flow_control`], else setup; by
-//! static dispatch. Threads: the one that has entered the messenger, and no port. Tests: those of the hosts.
+//! Called by `messenger/rails`. Grade: setup, by static dispatch. Threads: the one that has entered the messenger, and
+//! no port. Tests: those of the hosts.
 
 use super::Host;
 use crate::messenger::receive;
@@ -20,19 +20,6 @@ pub trait Peers: Host {
 
     /// Returns the routes to a process, in the order of rails; none if no port reaches it.
     fn routes_to(&mut self, process: &Self::Process, peer: PeerName) -> Vec<Route>;
-
-    /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
-    fn eager_limit(&self, process: &Self::Process, route: Route) -> usize;
-
-    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and
-    /// unmarked.
-    fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
-
-    /// Records the route of a send, unmarked if later messages to its peer need not ask flow control.
-    fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
-
-    /// Makes each later message by these routes to a peer ask flow control how it goes.
-    fn mark(&mut self, process: &Self::Process, routes: &[Route]);
 
     /// Diverts all peers from a port of several that has lost its link, so that it probes none, or lets them return;
     /// informs the user. The messenger then moves the messages.

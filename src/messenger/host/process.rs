@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::ops::DerefMut;
 
+use crate::messenger::route::Route;
 use crate::transport::Port;
 use crate::transport::adapter::Adapter;
 
@@ -36,6 +37,9 @@ pub trait Process {
 
     /// Returns the properties of a rail; `None`: there is no such rail.
     fn rail(&self, rail: usize) -> Option<&Rail>;
+
+    /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
+    fn eager_limit(&self, route: Route) -> usize;
 
     /// Enters the port of a rail. `None`: there is no such rail, or this thread has entered its port already.
     fn enter_port(&self, rail: usize) -> Option<Self::Entered<'_>>;

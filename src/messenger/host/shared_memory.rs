@@ -7,9 +7,8 @@
 
 use super::Host;
 use crate::messenger::header::Header;
-use crate::messenger::route::Route;
 
-/// Shared memory of a host's machine. A process is named by its place on the machine ([`Route::as_local`]).
+/// Shared memory of a host's machine. A process is named by its place on the machine (`Route::as_local`).
 pub trait SharedMemory: Host {
     /// Returns the length of the longest data of a message, bytes; `None`: there is no shared memory.
     fn room(&self, _process: &Self::Process) -> Option<usize> {
@@ -29,20 +28,6 @@ pub trait SharedMemory: Host {
 
     /// Notes whether messages to a process wait: then no short message may overtake them.
     fn hold_up(&mut self, _process: &Self::Process, _to: u32, _waits: bool) {}
-
-    /// Copies bytes of another process (`of`: their address and number) to the contiguous data of a receive. The host
-    /// calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
-    ///
-    /// [`single_copy::done`]: crate::messenger::rendezvous::single_copy::done
-    fn copy_from_process(
-        &mut self,
-        _process: &Self::Process,
-        _receive: Self::Handle,
-        _route: Route,
-        _of: (u64, u64),
-    ) -> bool {
-        false
-    }
 }
 
 /// Data of a message by shared memory.
