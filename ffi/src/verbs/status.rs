@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion statuses and asynchronous events, as integers with names (`enum ibv_wc_status`, `enum ibv_event_type` of
-//! `infiniband/verbs.h`; IBTA volume 1, 11.6.2). Used after failures; never hot.
+//! `infiniband/verbs.h`; InfiniBand specification, 11.6.2). Used after failures; never hot.
 
 use std::fmt;
 

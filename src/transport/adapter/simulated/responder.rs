@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a request of a simulated queue pair at its peer, or refuses it as IBTA volume 1, 9.7.4, 9.9 and 11.6.2
-//! prescribe. Called by the network. Threads: the test's.
+//! Executes a request of a simulated queue pair at its peer, or refuses it as the InfiniBand specification prescribes
+//! (9.9.3, responder side behavior; 11.6.2, completion return status). Called by the network. Threads: the test's.
 
 use super::queue_pair::{QpState, Work};
 use super::{Access, Span, State, Status, WorkCompletion, WrId};
@@ -93,7 +93,7 @@ impl State {
         Some(bytes)
     }
 
-    /// Reads; no key is checked for no bytes (IBTA C9-88).
+    /// Reads. The key of a read of no bytes is not checked (InfiniBand specification, C9-88).
     fn get(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>> {
         if at.1 == 0 { Some(Vec::new()) } else { self.memory.read(port, at, right) }
     }
