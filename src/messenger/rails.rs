@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rails: the ports of a process, as the messenger uses them. Does for each host with ports ([`PortHost`]) what the
-//! protocols ask of them ([`Ports`]).
+//! The rails: the ports of a process, as the messenger uses them. Implements the protocols' interface to them
+//! ([`Ports`]) for each host with ports ([`PortHost`]).
 //!
-//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that its messages use, its home.
-//! - [`transmit`] gives messages to the port of a route, from [`send_buffers`] where they are copied; [`fragment`] packs
-//!   and posts fragments; [`user_memory`] registers and reads data. [`completions`] handles what the ports report.
+//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that messages use, its home.
+//! - [`transmit`] gives messages to the port of a route, some from [`send_buffers`]; [`fragment`] packs and posts
+//!   fragments; [`user_memory`] registers and reads data. [`completions`] handles the reports of the ports.
 //! - When a port goes down, or a connection fails, [`failover`] moves messages to another port; [`multi_rail`] and
 //!   [`reorder_buffer`] keep their order at the receiver. [`quiet`] says how often to poll.
 //! - [`backlog`] sends by shared memory.

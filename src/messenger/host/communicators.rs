@@ -25,7 +25,7 @@ pub trait Communicators: Ports {
     /// Returns the context number of the communicator of a request, which may have gone.
     fn context(&mut self, request: Self::Handle) -> u32;
 
-    /// Whether nobody waits for a send that pends any more, because its communicator has gone.
+    /// Whether the communicator of a pending send has gone, so that nobody waits for the send.
     fn is_abandoned(&mut self, send: Self::Handle) -> bool;
 
     /// Returns the route to a rank, if the host has looked its process up before.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host knows of other processes: their names, and which ports reach them.
+//! The knowledge of a host about other processes: their names, and the ports that reach them.
 //!
 //! Called by `messenger/rails`. Grade: setup, by static dispatch. Threads: the one that has entered the messenger, and
 //! no port. Tests: those of the hosts.
@@ -10,7 +10,7 @@ use crate::messenger::route::Route;
 use crate::peer::PeerName;
 use crate::transport::Failure;
 
-/// What a host knows of other processes.
+/// The knowledge of a host about other processes.
 pub trait Peers: Host {
     /// Returns the rank of this process in its job.
     fn me(&self) -> u32;
@@ -21,8 +21,8 @@ pub trait Peers: Host {
     /// Returns the routes to a process, in the order of rails; none if no port reaches it.
     fn routes_to(&mut self, process: &Self::Process, peer: PeerName) -> Vec<Route>;
 
-    /// Diverts all peers from a port of several that has lost its link, so that it probes none, or lets them return;
-    /// informs the user. The messenger then moves the messages.
+    /// One of several ports has lost its link: diverts all peers from it, so that it probes none. Or the link is back:
+    /// lets the peers return. Informs the user. The messenger moves the messages afterwards.
     fn link_changed(&mut self, process: &Self::Process, rail: usize, is_up: bool);
 
     /// Informs the user that a rail does not reach a peer any more, and that the rail `other` carries its messages.
@@ -32,7 +32,7 @@ pub trait Peers: Host {
     /// soon.
     fn has_turn(&mut self);
 
-    /// Hands a message to its protocol: the header comes first in `bytes`. `sender` looks its sender up.
+    /// Hands a message, which begins with its header, to its protocol. `sender` looks its sender up.
     fn handle(&mut self, process: &Self::Process, bytes: &[u8], sender: impl Fn() -> Option<Route>) {
         receive::handle(process, self, bytes, sender);
     }

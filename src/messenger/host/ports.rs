@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the protocols ask of the ports and of shared memory: which route leads to a peer, sending, and access to
-//! memory. `messenger/rails` does it for each host that has ports.
+//! The protocols' interface to the ports and to shared memory: routes to peers, sending, and access to memory.
+//! `messenger/rails` implements it for each host with ports.
 //!
 //! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
 //! that has entered the messenger, and no port. Tests: those of the hosts.
@@ -13,7 +13,7 @@ use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::{Account, Route};
 
-/// What the protocols ask of the ports, and of the memory that processes of a machine share.
+/// The protocols' interface to the ports and to shared memory.
 pub trait Ports: Types {
     /// A fragment that is packed, and not posted yet.
     type Fragment;
@@ -120,7 +120,7 @@ pub trait Ports: Types {
 pub enum Transmitted {
     /// The adapter has the message.
     Posted,
-    /// The port has a copy that waits; its request, if any, is finished when it is sent.
+    /// The port has a copy, and sends it later.
     Waits,
     /// Nothing is sent: there is no connection yet, no room, or other requests wait.
     NoRoom,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a host's process share: its ports, called rails here.
+//! The state that all threads of a host's process share: its ports, called rails here.
 //!
 //! Called by `messenger/rails`. Grade: hot, by static dispatch. Threads: any. Tests: those of the hosts.
 
@@ -14,7 +14,7 @@ use crate::transport::adapter::Adapter;
 pub trait Types: Sized {
     /// Names a request.
     type Handle: Copy + PartialEq + Debug;
-    /// What all threads of the process share.
+    /// The state that all threads of the process share.
     type Process: Process;
     /// Registration of user memory with a port.
     type Registration: Copy + Debug;

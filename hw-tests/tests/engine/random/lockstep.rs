@@ -39,7 +39,7 @@ struct End {
     is_broken: bool,
     /// Requests that wait: their identifiers, and whether they are sends.
     left: VecDeque<(u64, bool)>,
-    /// Requests before those that have ended, which no completion tells.
+    /// Requests that have ended on the model after its last completion; the device may still flush them.
     silent: Vec<u64>,
     /// Since the network was at rest: the last request, and the number of sends.
     posted: Option<Request>,
@@ -56,7 +56,7 @@ pub(super) struct Lockstep<'a> {
     /// Rights of the queue pairs of each connection.
     access: [Access; CONNECTIONS.len()],
     last: u64,
-    /// Of each port: receives that were posted, and those that have ended.
+    /// Number of receives that were posted to each port, and of those that have ended.
     posted: [u32; PORTS],
     received: [u32; PORTS],
     completions: usize,

@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// A message comes by a queue pair. Returns the slot that it fills.
+    /// Delivers a message to a queue pair. Returns the slot that it fills.
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8], immediate: Option<u32>) -> Result<u32, Refused> {
         let qp = &self.qps[at];
         assert!(qp.state.receives(), "queue pair {at} cannot receive: {:?}", qp.state);
@@ -72,7 +72,7 @@ impl State {
         if fits { Ok(slot) } else { Err(INVALID) }
     }
 
-    /// A request is refused: those carried before it succeed, and its queue pair is in error.
+    /// Refuses a request: completes those carried before it successfully, and puts its queue pair in error.
     pub(super) fn refuse(&mut self, index: usize, status: Status) {
         while self.qps[index].carried > 0 {
             self.complete(index, Status::SUCCESS);
@@ -81,7 +81,7 @@ impl State {
         self.complete(index, status);
     }
 
-    /// Returns the bytes that a request carries: inline ones, then those in memory. `None`: it may not read there.
+    /// Returns the bytes that a request carries: inline ones, then those in memory. `None`: a key does not permit it.
     pub(super) fn gather(&self, port: usize, work: &Work) -> Option<Vec<u8>> {
         let (Work::Send { inline, spans, .. } | Work::Write { inline, spans, .. }) = work else {
             return Some(Vec::new());
