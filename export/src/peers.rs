@@ -8,7 +8,7 @@ use ibex_messages::{Communicator, Job, Message};
 
 pub(crate) struct Peers(Vec<Sides>);
 
-/// Of the local and the remote side: ranks by index in the job.
+/// Ranks in the local and in the remote group, by index in the job.
 struct Sides {
     local: HashMap<u32, u32>,
     remote: HashMap<u32, u32>,

@@ -517,8 +517,8 @@ impl Message {
     }
 
     /// Returns the nanoseconds from the post of the first bytes, or of the rendezvous request, by the host's clock, to
-    /// the arrival, by the adapter's where it stamps, with the error of both ranks' clocks. `None` also for a rendezvous
-    /// whose request's departure is unknown.
+    /// the arrival, by the adapter's where it stamps, with the error of both ranks' clocks. `None` also if the post of
+    /// the rendezvous request is unknown.
     pub fn delay(&self) -> Option<i64> {
         let (arrived, send) = (self.receive?.arrived?, self.send?);
         match self.protocol {

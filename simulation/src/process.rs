@@ -24,6 +24,7 @@ use std::sync::Arc;
 use ibex::counters::Counters;
 use ibex::messenger;
 use ibex::messenger::flow_control::state::Flow;
+use ibex::messenger::header::MAX_SIZE;
 use ibex::messenger::host::Process as _;
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::rails::Rails;
@@ -95,6 +96,10 @@ impl messenger::host::Process for Shared {
 
     fn rail(&self, rail: usize) -> Option<&messenger::host::Rail> {
         self.rails.get(rail).map(|rail| &rail.properties)
+    }
+
+    fn eager_limit(&self, route: Route) -> usize {
+        if route.as_local().is_some() { shared_memory::EAGER } else { self.settings.eager - MAX_SIZE }
     }
 
     fn enter_port(&self, rail: usize) -> Option<RefMut<'_, Port<Adapter>>> {

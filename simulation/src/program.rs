@@ -19,7 +19,7 @@ use crate::process::Settings;
 pub enum Mode {
     Standard,
     Synchronous,
-    /// Copies the data to the attached buffer, and is done. If that has no room, the call fails.
+    /// Done when the data is copied to the attached buffer. If the buffer has no room, the call fails.
     Buffered,
     /// A standard one, unless its receive is posted for certain.
     Ready,

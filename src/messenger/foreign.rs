@@ -17,7 +17,7 @@ use crate::transport::SentMessages;
 /// Processes of other jobs that share a communicator with this one, or from which it has parted.
 #[derive(Debug, Default)]
 pub struct Foreign {
-    /// Whether this process has ever met one.
+    /// Whether there has ever been one.
     pub is_met: bool,
     /// Members of each communicator.
     members: HashMap<u32, Box<[PeerName]>>,

@@ -6,8 +6,8 @@
 //! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
 //! Kinds 1 to 4 are messages to be matched. They begin with context, rank and tag: in 8 bytes if context and rank are
-//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, which takes
-//! 22 instructions less, sent and received.
+//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, with which
+//! it takes 22 instructions less.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; the owner of a
-//! request checks that the request exists. Called by the PML. Grade: hot for [`EagerSender::header`] and
+//! request checks that the request exists. Called by protocols and hosts. Grade: hot for [`EagerSender::header`] and
 //! [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;

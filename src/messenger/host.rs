@@ -4,11 +4,12 @@
 //! its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another. `SmallHost` of the
 //! unit tests (`messenger/tests`) has queues in place of [`ports`].
 //!
-//! The messenger calls it for all that it does not own. The end of a request is such a call, and no value of a poll:
-//! for a blocking call it is one store. Grade: hot, by static dispatch. Threads: the one that has entered it.
+//! A request ends by a call ([`Host::finish`]) and not by a value that a poll returns, because for a blocking call of
+//! MPI that call is one store. Grade: hot, by static dispatch. Threads: the one that has entered the messenger.
 
 use super::State;
 use super::request::{Core, Outcome};
+use super::route::Route;
 
 mod communicators;
 mod memory;
@@ -35,7 +36,7 @@ impl<H: Memory + Peers + SharedMemory> PortHost for H {}
 pub trait Host: Tools {
     /// Data of a request, in user memory.
     type Data: Data;
-    /// What tools are told of the reads of a message.
+    /// Record of the reads of a message, for tools.
     type WatchedReads;
 
     /// Returns the protocols' record of a request.
@@ -50,8 +51,24 @@ pub trait Host: Tools {
     /// Returns the source, and the length of the message, of a receive whose status was written.
     fn noted(&mut self, receive: Self::Handle) -> (i32, usize);
 
-    /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
+    /// Copies the data of a send to a receive, as far as there is room. If the receive cannot unpack it, changes its
+    /// status.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
+
+    /// Copies bytes of another process of this machine (`of`: their address and number) to the contiguous data of a
+    /// receive. Calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
+    ///
+    /// [`single_copy::done`]: super::rendezvous::single_copy::done
+    fn copy_from_process(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        route: Route,
+        of: (u64, u64),
+    ) -> bool;
+
+    /// Ends a registration of data with the port of a rail. The adapter and the peer have done with the data.
+    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
 
     /// Changes the status of a receive, because data cannot be unpacked.
     fn cannot_unpack(&mut self, receive: Self::Handle);
@@ -84,12 +101,12 @@ pub trait Data {
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     fn take_all(&mut self, to: &mut [u8]) -> bool;
 
-    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left,
-    /// as far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
+    /// Packs a send from `offset` on, where the last call ended, until `to` is full or the data ends. Returns the
+    /// number of bytes; 0 if the data cannot be packed.
     fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize;
 
-    /// Copies a fragment to the data of a receive, from `offset` on, where the last one ended. Returns false if it has
-    /// no room, or cannot be unpacked; then no later fragment is, either.
+    /// Unpacks a fragment of a receive from `offset` on, where the last call ended. Returns false if there is no room
+    /// or the data cannot be unpacked; so do all later calls.
     fn put_at(&mut self, offset: u64, from: &[u8]) -> bool;
 
     /// Notes that no other fragment follows.

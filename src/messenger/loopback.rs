@@ -7,7 +7,7 @@
 //! `messenger/tests`, and `self_messages.c` in `hw-tests/mpi`.
 
 use super::header::Memory;
-use super::host::{Bytes, Data, Host};
+use super::host::{Bytes, Data, Host, Process as _};
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
 use super::receive::arrived::{Arrival, Arrived, Body, SHORT};
@@ -29,7 +29,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
     };
-    let (is_short, core) = (length <= host.eager_limit(process, Route::LOOPBACK), host.core(request));
+    let (is_short, core) = (length <= process.eager_limit(Route::LOOPBACK), host.core(request));
     let is_copied = is_short && core.role == Role::Send(Mode::Standard);
     let body = if is_copied {
         host.begins(request, Bytes::All.posted());

@@ -3,8 +3,8 @@
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers as
 //! [`Reason::code`]: in the place of a memory key, why the message cannot be read; in `ClearToSend`, why the receiver
-//! asks for copies of a readable one. [`of_message`] finds them out. Called where the protocol is chosen. Grade:
-//! pending. Threads: any. Plain data. Tests: below.
+//! asks for copies of a readable one. Called by [`of_message`], and where the protocol is chosen. Grade: pending.
+//! Threads: any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
 

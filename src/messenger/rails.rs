@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rails: the ports of a process, as the messenger uses them. Does for each host with ports ([`PortHost`]) what the
-//! protocols ask of them ([`Ports`]).
+//! The rails: the ports of a process, as the messenger uses them. Implements the protocols' interface to them
+//! ([`Ports`]) for each host with ports ([`PortHost`]).
 //!
-//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that its messages use, its home.
-//! - [`transmit`] gives messages to the port of a route, from [`send_buffers`] where they are copied; [`fragment`] packs
-//!   and posts fragments; [`user_memory`] registers and reads data. [`completions`] handles what the ports report.
+//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that messages use, its home.
+//! - [`transmit`] gives messages to the port of a route, some from [`send_buffers`]; [`fragment`] packs and posts
+//!   fragments; [`user_memory`] registers and reads data. [`completions`] handles the reports of the ports.
 //! - When a port goes down, or a connection fails, [`failover`] moves messages to another port; [`multi_rail`] and
 //!   [`reorder_buffer`] keep their order at the receiver. [`quiet`] says how often to poll.
 //! - [`backlog`] sends by shared memory.
@@ -16,9 +16,7 @@
 use std::collections::HashMap;
 
 use super::header::{Header, PortKey};
-use super::host::{
-    Exposed, Host, NotPacked, PortHost, Ports, Posted, Process as _, Rail, Record, SharedMemory, Transmitted,
-};
+use super::host::{Exposed, Host, NotPacked, PortHost, Ports, Posted, Process as _, Rail, Record, Transmitted};
 use super::path_taken::Reason;
 use super::rendezvous::read::{ReadRail, ReadTarget};
 use super::rendezvous::stripes::Part;
@@ -71,10 +69,6 @@ impl<H: Host> Rails<H> {
 impl<H: PortHost> Ports for H {
     type Fragment = Fragment<H::Handle>;
 
-    fn eager_limit(&self, process: &H::Process, route: Route) -> usize {
-        super::host::Peers::eager_limit(self, process, route)
-    }
-
     #[inline]
     fn home(&mut self, process: &H::Process, route: Route) -> Route {
         routes::home(process, self, route)
@@ -82,6 +76,10 @@ impl<H: PortHost> Ports for H {
 
     fn account(&mut self, process: &H::Process, route: Route) -> Account {
         routes::account(process, self, route)
+    }
+
+    fn routes_of(&mut self, process: &H::Process, account: Account) -> Vec<Route> {
+        routes::of_account(process, self, account)
     }
 
     fn has_room(&mut self, process: &H::Process, route: Route) -> bool {
@@ -108,19 +106,6 @@ impl<H: PortHost> Ports for H {
         if let Some(mut port) = process.enter_port(route.rail()) {
             port.end_turn(route.to(), H::token(Record::Turn));
         }
-    }
-
-    fn skips_flow_control(&mut self, process: &H::Process, send: H::Handle) -> bool {
-        super::host::Peers::skips_flow_control(self, process, send)
-    }
-
-    fn set_skips_flow_control(&mut self, process: &H::Process, send: H::Handle, passes: bool) {
-        super::host::Peers::set_skips_flow_control(self, process, send, passes);
-    }
-
-    fn mark(&mut self, process: &H::Process, account: Account) {
-        let routes = routes::of_account(process, self, account);
-        super::host::Peers::mark(self, process, &routes);
     }
 
     fn send_whole(&mut self, process: &H::Process, send: H::Handle, header: &Header, finishes: bool) -> Transmitted {
@@ -179,10 +164,6 @@ impl<H: PortHost> Ports for H {
         user_memory::register(process, self, receive, route, wanted)
     }
 
-    fn deregister(&mut self, process: &H::Process, rail: usize, registered: H::Registration) {
-        super::host::Memory::deregister(self, process, rail, registered);
-    }
-
     fn post_read(
         &mut self,
         process: &H::Process,
@@ -191,10 +172,6 @@ impl<H: PortHost> Ports for H {
         part: Part,
     ) -> bool {
         user_memory::post_read(process, self, receive, by, part)
-    }
-
-    fn copy_from_process(&mut self, process: &H::Process, receive: H::Handle, route: Route, of: (u64, u64)) -> bool {
-        SharedMemory::copy_from_process(self, process, receive, route, of)
     }
 
     fn fails_over(&mut self, process: &H::Process, route: Route) -> bool {

@@ -39,12 +39,12 @@ pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sende
         }
         Header::Fragment { receive, .. } => fragments::received(host, TransferId(receive), bytes),
         Header::Finished { request, length } => rendezvous::finished(process, host, TransferId(request), length),
-        // The bytes came with the message, whose transfer the sender has reported already.
+        // The sender has sent the bytes with the message, and raised their events then.
         Header::Acknowledge { request } => rendezvous::finished(process, host, TransferId(request), 0),
         Header::Flow(word) => _ = sender().map(|from| flow_control::heard(process, host, from, word)),
         Header::Pending(context) => _ = sender().map(|from| flow_control::pending(process, host, from, context)),
         Header::More(context) => _ = sender().map(|from| flow_control::more(process, host, from, context)),
-        // Failover takes it before it comes here; a process with one port gets none.
+        // `rails/completions.rs` has handled it; a process with one port gets none.
         Header::Moved { .. } => {}
     }
 }

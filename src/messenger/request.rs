@@ -24,7 +24,7 @@ pub enum Role {
 /// Condition for a send to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The buffer may be reused. Ready sends as well.
+    /// The buffer may be reused. Also for ready sends.
     Standard,
     /// The buffer may be reused, and the receive has matched.
     Synchronous,
@@ -57,7 +57,7 @@ impl Outcome {
 pub enum Transfer<H: Host> {
     /// No transfer.
     None,
-    /// The send waits for the receiver's answer: it has the message, or wants copies.
+    /// The send waits for the receiver's answer: that it has the message, or asks for copies.
     Unanswered {
         /// Registration with the port of the announcement.
         registered: Option<H::Registration>,
@@ -76,7 +76,7 @@ pub enum Transfer<H: Host> {
     Reassembly(Reassembly),
 }
 
-/// The protocols' record of a request. `role` stands first, beside the host's fields: it may write both at once.
+/// The protocols' record of a request. `role` is first, beside the host's fields, so that one store can write both.
 #[repr(C)]
 pub struct Core<H: Host> {
     /// Direction, and mode of a send.

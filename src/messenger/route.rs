@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a peer is reached: by a port of this process and that port's number for the peer, by shared memory, or within
-//! this process. A route that a communicator stores may have marks, each with its own bit: it is
-//! one of several ([`Route::as_multi_rail`]), or short messages may not use it now ([`Route::marked`]). A fast path
-//! compares a route with its unmarked value, so a mark closes it without a further test. Called by the whole PML.
-//! Grade: hot. Threads: any. Plain data. Tests: below.
+//! this process. A route that a communicator stores may have marks, each with its own bit: it is one of several
+//! ([`Route::as_multi_rail`]), or short messages may not use it now ([`Route::marked`]). A fast path compares a route
+//! with its unmarked value, so a mark closes it without a further test. Called by the messenger and its hosts. Grade:
+//! hot. Threads: any. Plain data. Tests: below.
 
 use crate::transport::EndpointId;
 

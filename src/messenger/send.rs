@@ -7,7 +7,7 @@
 
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
-use super::host::{Bytes, Data, Exposed, Host, Transmitted};
+use super::host::{Bytes, Data, Exposed, Host, Process as _, Transmitted};
 use super::loopback;
 use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::{self, Step};
@@ -15,7 +15,7 @@ use super::request::{Mode, Role, Transfer};
 use super::route::Route;
 use crate::counters::add_shared;
 
-/// Begins a send, which is filled in, by `route`. It may be finished when this returns.
+/// Begins a send, whose record is complete, by `route`. It may be finished when this returns.
 pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, route: Route) {
     if route == Route::LOOPBACK {
         return loopback::send(process, host, request);
@@ -30,7 +30,7 @@ pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, ro
     go(process, host, request, path);
 }
 
-/// Decides how a send goes while flow control limits a peer, or the host's record of the peer's route is old.
+/// Decides how to send a message while flow control limits a peer, or the host's record of its route is old.
 #[cold]
 #[inline(never)]
 fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> SendPath {
@@ -54,7 +54,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
     let of = Match { context, rank, tag: core.tag };
     let (route, length) = (core.route, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
-    let is_long = length > host.eager_limit(process, route);
+    let is_long = length > process.eager_limit(route);
     if is_long || path != SendPath::Free {
         // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
         if path == SendPath::Free && !host.has_room(process, route) {
@@ -139,7 +139,7 @@ fn announce<H: Host>(
 pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     if host.is_abandoned(request) {
         if path == (SendPath::Rendezvous { counted: true }) {
-            // It was counted, and nobody will answer it.
+            // Flow control has counted it, and no answer will come.
             let (context, route) = (host.context(request), host.core(request).route);
             let account = host.account(process, route);
             host.messenger().flow.outgoing.answered(account, context);
@@ -156,9 +156,8 @@ pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Han
 /// Most polls before pending messages have their turn: more than a receive queue holds batches.
 const POLLS: usize = 256;
 
-/// Sends the pending messages whose turn it is, once `polls_nothing` has found no more messages. A process that sent
-/// before it has handled all arrived messages would flood its peer: the peer's message that holds it back may be the
-/// last of them.
+/// Polls until `polls_nothing` returns true, then sends the pending messages whose turn it is. The last of the messages
+/// that have arrived may be a peer's `HoldBack`: a process that sent before it has handled them would flood that peer.
 #[cold]
 #[inline(never)]
 pub fn in_turns<H: Host>(process: &H::Process, host: &mut H, mut polls_nothing: impl FnMut(&mut H) -> bool) {

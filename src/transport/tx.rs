@@ -62,7 +62,7 @@ pub(super) enum First {
     None,
     /// Its token, and the number of requests that still wait.
     Posted(Token, usize),
-    /// It was a turn with this token, which the caller has now.
+    /// The turn with this token: the caller has it now.
     Turn(Token),
     Wait,
     /// It is the first in the queue again.

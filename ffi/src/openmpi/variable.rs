@@ -284,7 +284,7 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
 pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) {
     let place = find(framework, component, name).and_then(|index| storage::<c_int>(index, sys::MCA_BASE_VAR_TYPE_INT));
     if let Some(place) = place.filter(|_| !is_set(framework, component, name)) {
-        // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
+        // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, says the caller.
         unsafe { place.write(value) };
     }
 }

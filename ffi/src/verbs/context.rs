@@ -289,7 +289,7 @@ unsafe fn device_name(device: *mut sys::ibv_device) -> String {
     unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned()
 }
 
-/// Data rate in Mb/s of a link of this width and speed code (`ibv_query_port(3)`; IBTA volume 1, `PortInfo`).
+/// Data rate in Mb/s of a link of this width and speed code (`ibv_query_port(3)`).
 fn rate_mbps(width: u8, speed: u8) -> u32 {
     let lane = match speed {
         2 => 4_000,

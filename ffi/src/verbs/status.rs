@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion statuses and asynchronous events, as integers with names (`enum ibv_wc_status`, `enum ibv_event_type` of
-//! `infiniband/verbs.h`; IBTA volume 1, 11.6.2). Used after failures; never hot.
+//! `infiniband/verbs.h`; InfiniBand specification, 11.6.2). Used after failures; never hot.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Status {
     pub const LOCAL_PROTECTION: Status = Status(4);
     /// The queue pair was in the error state: nothing was sent.
     pub const FLUSHED: Status = Status(5);
-    /// The peer does not execute such a request: its queue pair gives no right to it, or it does not fit.
+    /// The peer refused the request: its queue pair does not permit the operation, or the message is too long.
     pub const REMOTE_INVALID_REQUEST: Status = Status(9);
     /// The peer's adapter refused the access: wrong remote key, bounds or rights.
     pub const REMOTE_ACCESS: Status = Status(10);

@@ -2,8 +2,16 @@
 //! Open MPI's communicator ([`Comm`]), and the PML's part of it ([`Communicator`]): the route to each rank, and the
 //! queues that the messenger searches (`engine::messenger::host::Communicators`).
 //!
-//! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
-//! hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests: `pml/tests.rs`.
+//! **Marks.** A route to a peer that holds this process back, or to which sends pend, is marked in the communicators
+//! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and
+//! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
+//! (`RouteTable::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
+//! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger looks
+//! the process up (`known_route`) once the bound of unexpected messages is exceeded.
+//!
+//! Open MPI's communicator points to the PML's part (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm`
+//! (`context.rs`). Grade: hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests:
+//! `pml/tests.rs`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -12,6 +20,7 @@ use std::ptr::NonNull;
 use engine::messenger::header::EagerSender;
 use engine::messenger::host::{Communicators, Peers};
 use engine::messenger::matching::lengths::Lengths;
+use engine::messenger::rails::routes;
 use engine::messenger::receive::queues;
 use engine::messenger::route::Route;
 use engine::messenger::route::table::RouteTable;
@@ -19,9 +28,9 @@ use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
-use super::instance::State;
+use super::instance::{Pml, State};
 use super::libmpi;
-use super::request::Handle;
+use super::request::{Core, Handle};
 use crate::runtime::device::Port;
 use crate::runtime::entry::Argument;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -240,6 +249,28 @@ impl Communicators for State {
 
     /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
     #[inline(always)]
+    fn skips_flow_control(&mut self, pml: &Pml, send: Handle) -> bool {
+        // Another route of the communicator has a mark, or is an earlier home of the peer.
+        let &mut Core { route, peer, .. } = self.requests.core(send);
+        self.communicator(send).routes.route(peer) == routes::stored(pml, route)
+    }
+
+    fn set_skips_flow_control(&mut self, pml: &Pml, send: Handle, skips: bool) {
+        let &mut Core { route, peer, .. } = self.requests.core(send);
+        let route = routes::stored(pml, route);
+        self.communicator(send).routes.set(peer, if skips { route } else { route.marked() });
+    }
+
+    fn mark(&mut self, routes: &[Route]) {
+        for (context, rank) in routes.iter().flat_map(|route| self.messenger.flow.holders.of(*route)) {
+            let Some(communicator) = self.messenger.contexts.get(context) else { continue };
+            // The communicator may have stored an earlier home of the peer.
+            for route in routes {
+                communicator.routes.mark(rank, *route);
+            }
+        }
+    }
+
     fn queues(&mut self, of: &'static Communicator) -> (&mut Queues, &Lengths) {
         // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
         unsafe { of.queues() }

@@ -5,12 +5,15 @@
 
 use engine::messenger;
 use engine::messenger::host::Host;
+use engine::messenger::route::Route;
 
 use super::datatype::UserData;
 use super::finish;
-use super::instance::State;
+use super::instance::{Pml, State};
+use super::ports::local;
 use super::request::{Core, Handle, Outcome};
 use super::tools::reads::WatchedReads;
+use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 
 impl Host for State {
@@ -38,6 +41,18 @@ impl Host for State {
         let [from, to] = self.requests.cores([send, receive]);
         if !from.data.copy_to(&mut to.data) {
             finish::note_not_put(self.requests.get(receive));
+        }
+    }
+
+    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, route: Route, of: (u64, u64)) -> bool {
+        local::copy(pml, self, receive, route, of)
+    }
+
+    fn deregister(&mut self, pml: &Pml, rail: usize, registered: Registered) {
+        if let Some(rail) = pml.rails().get(rail) {
+            // SAFETY: R3: no read of ours is in flight; or the peer has answered the announcement, so it has read the
+            // message, or will not read it.
+            unsafe { rail.port().memory().put_back(registered) };
         }
     }
 

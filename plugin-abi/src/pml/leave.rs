@@ -28,7 +28,7 @@ pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     }
 }
 
-/// Like [`leave`], for a blocking call: also calls Open MPI's progress if the process has long been too busy to do so.
+/// [`leave`] for a blocking call. Also calls Open MPI's progress if it is due after many successful polls.
 #[inline]
 pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {

@@ -6,7 +6,9 @@
 //! what shared memory receives and sends, over the BTL of `shared_memory`. Called by the messenger. Grade: hot.
 //! Threads: any. Tests: `pml/tests.rs`.
 
+use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{Process, Rail, Types};
+use engine::messenger::route::Route;
 
 use super::instance::{Pml, State};
 use super::request::Handle;
@@ -14,6 +16,7 @@ use crate::runtime::device::{Adapter, Port};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::memory::Registered;
 use crate::runtime::token::Tag;
+use crate::runtime::variables::now;
 
 pub(super) mod local;
 pub(super) mod memory;
@@ -40,6 +43,14 @@ impl Process for Pml {
     #[inline]
     fn rail(&self, rail: usize) -> Option<&Rail> {
         self.rails().get(rail).map(|rail| &rail.properties)
+    }
+
+    fn eager_limit(&self, route: Route) -> usize {
+        if route.as_local().is_some() {
+            return self.shared_memory().map_or(0, |shared| shared.eager_limit);
+        }
+        let rail = if route == Route::LOOPBACK { 0 } else { route.rail() };
+        self.rail(rail).map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
     }
 
     #[inline]

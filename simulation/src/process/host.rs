@@ -12,6 +12,9 @@ use ibex::messenger::{self};
 
 use super::{Data, Handle, Process, Shared};
 
+/// Number of peers with which not every check is made.
+const MANY: usize = 100;
+
 impl Process {
     /// Panics unless the sender of an unexpected message is held back, if their memory is beyond its bound.
     pub(super) fn must_hold_back(&self, rank: i32) {
@@ -71,6 +74,24 @@ impl Communicators for Process {
         if self.is_near(rank) { Some(Route::local(rank)) } else { self.routes.get(&rank).copied() }
     }
 
+    fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
+        let request = self.requests.get(send);
+        let (context, peer) = (request.context, request.core.peer);
+        self.with_context(context).open.contains(&peer)
+    }
+
+    fn set_skips_flow_control(&mut self, _: &Shared, send: Handle, skips: bool) {
+        let request = self.requests.get(send);
+        let (context, peer) = (request.context, request.core.peer);
+        let open = &mut self.with_context(context).open;
+        _ = if skips { open.insert(peer) } else { open.remove(&peer) };
+    }
+
+    fn mark(&mut self, routes: &[Route]) {
+        let peer = self.rank_of(routes[0]);
+        self.communicators.values_mut().for_each(|communicator| _ = communicator.open.remove(&peer));
+    }
+
     fn queues(&mut self, context: u32) -> (&mut Queues<Handle>, &Lengths) {
         let of = self.with_context(context);
         (&mut of.queues, &of.lengths)
@@ -104,6 +125,17 @@ impl Host for Process {
         let [from, to] = self.requests.cores([send, receive]);
         let bytes = from.data.packed();
         messenger::host::Data::put(&mut to.data, &bytes);
+    }
+
+    fn copy_from_process(&mut self, shared: &Shared, receive: Handle, _: Route, of: (u64, u64)) -> bool {
+        self.kernel_copies(shared, receive, of)
+    }
+
+    fn deregister(&mut self, shared: &Shared, rail: usize, registered: u32) {
+        self.memory.deregister(shared.rails[rail].place, registered);
+        // With many processes this search takes too long.
+        let is_named = self.routes.len() < MANY && self.fabric.reads_to(registered);
+        assert!(!is_named, "a read in flight names a registration that ends");
     }
 
     fn cannot_unpack(&mut self, _receive: Handle) {

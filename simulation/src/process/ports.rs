@@ -2,7 +2,7 @@
 //! What the messenger's rails ask of a process: the memory that its adapters access, the tokens of its requests, and
 //! the routes to other processes. Grade: test. Threads: one.
 
-use ibex::messenger::header::{Header, MAX_SIZE};
+use ibex::messenger::header::Header;
 use ibex::messenger::host::{Host, Memory, Peers, Process as _, Record};
 use ibex::messenger::rails::routes;
 use ibex::messenger::rails::send_buffers::BufferId;
@@ -13,10 +13,7 @@ use ibex::peer::PeerName;
 use ibex::transport::{Failure, Token};
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
-use super::{Data, Handle, Process, Shared, name, shared_memory};
-
-/// Number of peers with which not every check is made.
-const MANY: usize = 100;
+use super::{Data, Handle, Process, Shared, name};
 
 impl Process {
     /// Returns the route to a rank.
@@ -66,13 +63,6 @@ impl Memory for Process {
     ) -> Option<u32> {
         let start = self.address(request)?;
         self.memory.register(shared.rails.get(rail)?.place, (start, length), access)
-    }
-
-    fn deregister(&mut self, shared: &Shared, rail: usize, registered: u32) {
-        self.memory.deregister(shared.rails[rail].place, registered);
-        // With many processes this search takes too long.
-        let is_named = self.routes.len() < MANY && self.fabric.reads_to(registered);
-        assert!(!is_named, "a read in flight names a registration that ends");
     }
 
     fn rkey(registered: u32) -> u32 {
@@ -134,28 +124,6 @@ impl Peers for Process {
     fn routes_to(&mut self, shared: &Shared, peer: PeerName) -> Vec<Route> {
         // A single port may be connected to the first port of a peer alone.
         (0..shared.rail_count()).map(|rail| Route::new(rail, shared.port(rail).peer(peer, rail as u8))).collect()
-    }
-
-    fn eager_limit(&self, shared: &Shared, route: Route) -> usize {
-        if route.as_local().is_some() { shared_memory::EAGER } else { shared.settings.eager - MAX_SIZE }
-    }
-
-    fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
-        let request = self.requests.get(send);
-        let (context, peer) = (request.context, request.core.peer);
-        self.with_context(context).open.contains(&peer)
-    }
-
-    fn set_skips_flow_control(&mut self, _: &Shared, send: Handle, passes: bool) {
-        let request = self.requests.get(send);
-        let (context, peer) = (request.context, request.core.peer);
-        let open = &mut self.with_context(context).open;
-        _ = if passes { open.insert(peer) } else { open.remove(&peer) };
-    }
-
-    fn mark(&mut self, _: &Shared, routes: &[Route]) {
-        let peer = self.rank_of(routes[0]);
-        self.communicators.values_mut().for_each(|communicator| _ = communicator.open.remove(&peer));
     }
 
     fn link_changed(&mut self, shared: &Shared, rail: usize, is_up: bool) {

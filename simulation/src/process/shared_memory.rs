@@ -59,6 +59,17 @@ impl Process {
         if self.messenger.rails.backlog.is_empty() { count } else { count + backlog::send_waiting(shared, self) }
     }
 
+    /// Has the kernel copy bytes to a receive, unless it refuses. Returns whether it does not.
+    pub(super) fn kernel_copies(&mut self, shared: &Shared, receive: Handle, of: (u64, u64)) -> bool {
+        self.copied += 1;
+        match self.copied % 4 {
+            0 => return false,
+            1 => self.copies_now(shared, receive, of, false),
+            rest => self.copies.push(Copy { receive, of, fails: rest == 2 }),
+        }
+        true
+    }
+
     fn copies_now(&mut self, shared: &Shared, receive: Handle, (address, wanted): (u64, u64), fails: bool) {
         if !fails {
             let bytes = self.memory.with(address, wanted as usize, |bytes| bytes.to_vec());
@@ -89,15 +100,5 @@ impl SharedMemory for Process {
 
     fn hold_up(&mut self, _: &Shared, to: u32, waits: bool) {
         _ = if waits { self.held_up.insert(to) } else { self.held_up.remove(&to) };
-    }
-
-    fn copy_from_process(&mut self, shared: &Shared, receive: Handle, _: Route, of: (u64, u64)) -> bool {
-        self.copied += 1;
-        match self.copied % 4 {
-            0 => return false,
-            1 => self.copies_now(shared, receive, of, false),
-            rest => self.copies.push(Copy { receive, of, fails: rest == 2 }),
-        }
-        true
     }
 }

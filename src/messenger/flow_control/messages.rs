@@ -70,7 +70,7 @@ pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Route, conte
     let account = host.account(process, sender);
     host.messenger().flow.kept.pends(account, context);
     let of = host.messenger().contexts.get(context).copied();
-    // Of a communicator without unexpected messages a matched probe may have taken the last one.
+    // If the queue of unexpected messages is empty, a matched probe may have removed the last one, without an answer.
     let may_wait = |of| {
         let (queues, _) = host.queues(of);
         queues.posted() > 0 || queues.unexpected() == 0
@@ -116,8 +116,8 @@ fn tell<H: Host>(process: &H::Process, host: &mut H, (account, context): (Accoun
     }
 }
 
-/// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, unless it
-/// has been told since it last asked for more.
+/// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, once for
+/// each time that it has asked for more.
 fn resume<H: Host>(process: &H::Process, host: &mut H, account: Account, context: u32) {
     while let Some((request, path)) = host.messenger().flow.outgoing.next(account, context) {
         send::go_on(process, host, request, path);
@@ -145,7 +145,8 @@ pub fn heard<H: Host>(process: &H::Process, host: &mut H, route: Route, word: Wo
     let account = host.account(process, route);
     let Some(pending) = host.messenger().flow.outgoing.heard(account, word) else { return };
     if word.holds_back {
-        host.mark(process, account);
+        let routes = host.routes_of(process, account);
+        host.mark(&routes);
     }
     for context in pending {
         resume(process, host, account, context);

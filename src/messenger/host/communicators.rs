@@ -25,11 +25,21 @@ pub trait Communicators: Ports {
     /// Returns the context number of the communicator of a request, which may have gone.
     fn context(&mut self, request: Self::Handle) -> u32;
 
-    /// Whether nobody waits for a send that pends any more, because its communicator has gone.
+    /// Whether the communicator of a pending send has gone, so that nobody waits for the send.
     fn is_abandoned(&mut self, send: Self::Handle) -> bool;
 
     /// Returns the route to a rank, if the host has looked its process up before.
     fn known_route(&mut self, of: Self::Communicator, rank: i32) -> Option<Route>;
+
+    /// Whether messages to the peer of a send skip flow control: its communicator's route to the peer is current and
+    /// unmarked.
+    fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
+
+    /// Stores the route of a send in its communicator, unmarked if later messages to the peer skip flow control.
+    fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, skips: bool);
+
+    /// Marks these routes in all communicators, so that each later message to their peer asks flow control.
+    fn mark(&mut self, routes: &[Route]);
 
     /// Lends the queues of a communicator, and their lengths as other threads see them.
     fn queues(&mut self, of: Self::Communicator) -> (&mut Queues<Self::Handle>, &Lengths);

@@ -29,9 +29,6 @@ pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
         access: Access,
     ) -> Option<Self::Registration>;
 
-    /// Ends a registration with the port of a rail. The data is not read or written any more.
-    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
-
     /// Returns the key by which peers name registered memory.
     fn rkey(registered: Self::Registration) -> u32;
 
@@ -55,12 +52,11 @@ pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
     /// Makes the token of a work request. It is not 0, which stands for no token.
     fn token(record: Record<Self::Handle>) -> Token;
 
-    /// Returns what a token of the messenger's stands for; `None`: it is not the messenger's. The port has returned the
-    /// token, which it does once.
+    /// Returns the record of a token that the port has returned, which it does once. `None`: it is not the messenger's.
     fn record_of(token: Token) -> Option<Record<Self::Handle>>;
 }
 
-/// What the token of a work request stands for.
+/// The record that the token of a work request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<T> {
     /// A send buffer of the port.

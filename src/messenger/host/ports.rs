@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the protocols ask of the ports and of shared memory: which route leads to a peer, sending, and access to
-//! memory. `messenger/rails` does it for each host that has ports.
+//! The protocols' interface to the ports and to shared memory: routes to peers, sending, and access to memory.
+//! `messenger/rails` implements it for each host with ports.
 //!
 //! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
 //! that has entered the messenger, and no port. Tests: those of the hosts.
@@ -13,19 +13,19 @@ use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::{Account, Route};
 
-/// What the protocols ask of the ports, and of the memory that processes of a machine share.
+/// The protocols' interface to the ports and to shared memory.
 pub trait Ports: Types {
     /// A fragment that is packed, and not posted yet.
     type Fragment;
-
-    /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
-    fn eager_limit(&self, process: &Self::Process, route: Route) -> usize;
 
     /// Returns the route that messages to the peer of `route` use now.
     fn home(&mut self, process: &Self::Process, route: Route) -> Route;
 
     /// Returns flow control's account of the peer of a route.
     fn account(&mut self, process: &Self::Process, route: Route) -> Account;
+
+    /// Returns the routes that communicators may have stored for the peer of an account.
+    fn routes_of(&mut self, process: &Self::Process, account: Account) -> Vec<Route>;
 
     /// Whether a port, or shared memory, has room for another message by this route.
     fn has_room(&mut self, process: &Self::Process, route: Route) -> bool;
@@ -40,18 +40,8 @@ pub trait Ports: Types {
     /// Ends the turn of pending messages, of which none is left.
     fn end_turn(&mut self, process: &Self::Process, route: Route);
 
-    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and
-    /// unmarked.
-    fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
-
-    /// Records the route of a send, unmarked if later messages to its peer need not ask flow control.
-    fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
-
-    /// Makes each later message to a peer ask flow control how it goes.
-    fn mark(&mut self, process: &Self::Process, account: Account);
-
-    /// Sends a header and all data of a send, whose length is at most [`Self::eager_limit`]. If the message has to
-    /// wait, the port takes a copy; once that is sent, the host finishes the send if `finishes`.
+    /// Sends a header and all data of a send, no longer than the eager limit. If the message has to wait, the port
+    /// takes a copy; once that is sent, the host finishes the send if `finishes`.
     fn send_whole(
         &mut self,
         process: &Self::Process,
@@ -106,9 +96,6 @@ pub trait Ports: Types {
         wanted: u64,
     ) -> Option<ReadTarget<Self::Registration>>;
 
-    /// Ends a registration with the port of a rail. The data is not read or written any more.
-    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
-
     /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls
     /// [`read::done`] once it is done. Returns false if the port cannot post it; then this rail reads no more of the
     /// message.
@@ -123,19 +110,6 @@ pub trait Ports: Types {
         part: Part,
     ) -> bool;
 
-    /// Copies bytes of another process of this host (`of`: their address and number) to the contiguous data of a
-    /// receive. The host calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if
-    /// it cannot.
-    ///
-    /// [`single_copy::done`]: crate::messenger::rendezvous::single_copy::done
-    fn copy_from_process(
-        &mut self,
-        process: &Self::Process,
-        receive: Self::Handle,
-        route: Route,
-        of: (u64, u64),
-    ) -> bool;
-
     /// Gives up the connection of this route, which has failed; if it is the peer's home, another port carries its
     /// messages. Returns false if a message is lost, or no port is left.
     fn fails_over(&mut self, process: &Self::Process, route: Route) -> bool;
@@ -146,7 +120,7 @@ pub trait Ports: Types {
 pub enum Transmitted {
     /// The adapter has the message.
     Posted,
-    /// The port has a copy that waits; its request, if any, is finished when it is sent.
+    /// The port has a copy, and sends it later.
     Waits,
     /// Nothing is sent: there is no connection yet, no room, or other requests wait.
     NoRoom,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a host's process share: its ports, called rails here.
+//! The state that all threads of a host's process share: its ports, called rails here.
 //!
 //! Called by `messenger/rails`. Grade: hot, by static dispatch. Threads: any. Tests: those of the hosts.
 
 use std::fmt::Debug;
 use std::ops::DerefMut;
 
+use crate::messenger::route::Route;
 use crate::transport::Port;
 use crate::transport::adapter::Adapter;
 
@@ -13,7 +14,7 @@ use crate::transport::adapter::Adapter;
 pub trait Types: Sized {
     /// Names a request.
     type Handle: Copy + PartialEq + Debug;
-    /// What all threads of the process share.
+    /// The state that all threads of the process share.
     type Process: Process;
     /// Registration of user memory with a port.
     type Registration: Copy + Debug;
@@ -36,6 +37,9 @@ pub trait Process {
 
     /// Returns the properties of a rail; `None`: there is no such rail.
     fn rail(&self, rail: usize) -> Option<&Rail>;
+
+    /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
+    fn eager_limit(&self, route: Route) -> usize;
 
     /// Enters the port of a rail. `None`: there is no such rail, or this thread has entered its port already.
     fn enter_port(&self, rail: usize) -> Option<Self::Entered<'_>>;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that the processes of one machine share, as a host uses it. A host without shared memory leaves all of it
-//! out.
+//! The memory that the processes of one machine share. A host without it keeps the default methods.
 //!
-//! Called by `messenger/rails`. Grade: pending, by static dispatch. Threads: the one that has entered the messenger, and
-//! no port. Tests: those of the hosts.
+//! Called by `messenger/rails`. Grade: pending, by static dispatch. Threads: the one that has entered the messenger,
+//! and no port. Tests: those of the hosts.
 
 use super::Host;
 use crate::messenger::header::Header;
-use crate::messenger::route::Route;
 
-/// Shared memory of a host's machine. A process is named by its place on the machine ([`Route::as_local`]).
+/// Shared memory of a host's machine. A number names each process there (`Route::as_local`).
 pub trait SharedMemory: Host {
     /// Returns the length of the longest data of a message, bytes; `None`: there is no shared memory.
     fn room(&self, _process: &Self::Process) -> Option<usize> {
@@ -29,28 +27,14 @@ pub trait SharedMemory: Host {
 
     /// Notes whether messages to a process wait: then no short message may overtake them.
     fn hold_up(&mut self, _process: &Self::Process, _to: u32, _waits: bool) {}
-
-    /// Copies bytes of another process (`of`: their address and number) to the contiguous data of a receive. The host
-    /// calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
-    ///
-    /// [`single_copy::done`]: crate::messenger::rendezvous::single_copy::done
-    fn copy_from_process(
-        &mut self,
-        _process: &Self::Process,
-        _receive: Self::Handle,
-        _route: Route,
-        _of: (u64, u64),
-    ) -> bool {
-        false
-    }
 }
 
 /// Data of a message by shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload<T> {
-    /// None.
+    /// No data.
     Nothing,
-    /// So many bytes of the contiguous data of a send, from this offset on. The send is not finished before.
+    /// A part of the contiguous data of a send: offset and length. The send is not finished before this is sent.
     Part(T, u64, usize),
     /// A packed copy.
     Packed(Vec<u8>),

@@ -41,7 +41,7 @@ impl<T> Default for Backlog<T> {
 }
 
 impl<T> Backlog<T> {
-    /// Whether nothing waits.
+    /// Whether no message or turn waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles what the ports report: messages that were not taken in place, requests that have ended, peers and links that
-//! have failed.
+//! Handles the reports of the ports: messages that were not taken in place, requests that have ended, connections and
+//! links that have failed.
 //!
 //! Called by the host for each completion of a batch, in order. Grade: pending. Threads: the one that has entered the
 //! messenger, and no port. Tests: those of the hosts.

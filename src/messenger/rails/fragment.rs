@@ -19,7 +19,7 @@ use crate::messenger::route::Route;
 
 /// A packed fragment with its header.
 pub enum Fragment<T> {
-    /// The first bytes of a send buffer, as many as the number says, of this route's port.
+    /// In a send buffer of this route's port, with its length.
     Buffered(Route, BufferId, usize),
     /// In ordinary memory, for this route.
     Unregistered(Route, Vec<u8>),
@@ -94,7 +94,7 @@ fn pack_unregistered<H: PortHost>(
     Ok((Fragment::Unregistered(route, bytes), length as u64))
 }
 
-/// [`pack`] by shared memory, which takes contiguous data where it is.
+/// [`pack`] for shared memory. Contiguous data is not copied here.
 fn pack_locally<H: PortHost>(
     process: &H::Process,
     host: &mut H,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of several rails: the peers, the endpoints by which they are reached, and whose turn a message has once a
-//! peer has moved from one rail to another.
+//! Records of several rails: the peers, the endpoints by which they are reached, and the order of the messages of peers
+//! that have moved from one rail to another.
 //!
 //! Used by `routes`, `failover` and `completions`, and by the hosts while their ports poll. Grade: hot for
 //! [`MultiRail::may_be_taken`], [`MultiRail::count`] and [`MultiRail::peer_of`], else setup. Threads: the one that has

@@ -22,8 +22,8 @@ pub struct Peer<M> {
 }
 
 impl<M> Peer<M> {
-    /// Makes a peer that these routes, at least one, lead to. `ranks`: of this process and of the peer. Both processes
-    /// of a pair begin with the same port, if theirs are in the same order: that saves a connection.
+    /// Makes a peer with these routes, at least one. The `ranks` of this process and of the peer choose its home. Both
+    /// processes choose the same port, if their ports have the same order, which saves a connection.
     pub fn new(mut routes: Vec<Route>, ranks: [u32; 2], is_usable: impl Fn(Route) -> bool) -> Self {
         let first = ranks[0].wrapping_add(ranks[1]) as usize % routes.len();
         routes.rotate_left(first);

@@ -4,9 +4,9 @@
 //!
 //! A sender announces a long message with the keys of several ports; the receiver reads by those of its ports that are
 //! connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Called by
-//! `rails`, `transmit` and `failover`, and by the host. Grade: hot for [`note`] and [`home`], pending for long messages,
-//! else setup. Threads: the one that has entered the messenger, and no port; for [`note`], a port. Tests: those of the
-//! hosts.
+//! `rails`, `transmit` and `failover`, and by the host. Grade: hot for [`note`] and [`home`], pending for long
+//! messages, else setup. Threads: the one that has entered the messenger, and no port; for [`note`], a port. Tests:
+//! those of the hosts.
 
 use super::peer::Peer;
 use crate::messenger::header::PortKey;

@@ -22,7 +22,7 @@ impl BufferId {
 /// Contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<T> {
-    /// A message whose completion nobody waits for; or none.
+    /// A message that no request waits for, or nothing.
     Silent,
     /// A fragment of this send's message.
     Fragment(T),
@@ -113,8 +113,8 @@ impl<T: Copy> SendBuffers<T> {
         std::mem::replace(&mut known.content, Content::Silent)
     }
 
-    /// Gives back a buffer that was sent if nobody waits for its completion. Returns whether it did. Such a buffer is
-    /// not large, because large ones are for fragments. Returns false for [`BufferId::NONE`].
+    /// Gives back a buffer whose message was sent. Returns false for a buffer with a fragment, as only large ones have,
+    /// and for [`BufferId::NONE`].
     #[inline]
     pub fn give_back_silent(&mut self, buffer: BufferId) -> bool {
         let Some(known) = self.all.get_mut(buffer.0 as usize) else { return false };

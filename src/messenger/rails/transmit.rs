@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives messages to the port of a route: inside the work request, from a send buffer, or as a copy in the port's queue.
-//! If the port fails, control messages go by another one ([`by_home`]).
+//! Gives messages to the port of a route: inside the work request, from a send buffer, or as a copy in the port's
+//! queue. If the port fails, control messages go by another one ([`by_home`]).
 //!
 //! The port queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such a
 //! message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for
@@ -44,7 +44,8 @@ pub(super) fn control<H: PortHost>(process: &H::Process, host: &mut H, route: Ro
     });
 }
 
-/// Calls `give` with the peer's home, and again with another one while it returns false. If none is left, the job ends.
+/// Calls `give` with the peer's home. While it returns false, moves the peer to another port and calls it again; if no
+/// port is left, ends the job.
 pub(super) fn by_home<H: PortHost>(process: &H::Process, host: &mut H, route: Route, give: impl Fn(Route) -> bool) {
     loop {
         let route = routes::home(process, host, route);
@@ -144,15 +145,15 @@ fn give<H: PortHost>(
     if post::<H>(buffers, port, route, (buffer, span)) { Transmitted::Posted } else { Transmitted::NoRoom }
 }
 
-/// Copies a header and the data of a send to `to`, which is as long as both. Returns false if the data cannot be packed.
+/// Copies a header and the data of a send to `to`, which is as long as both. Returns false if it cannot pack the data.
 fn fill(send: &mut impl Data, to: &mut [u8], header: &[u8]) -> bool {
     let (before, data) = to.split_at_mut(header.len());
     before.copy_from_slice(header);
     send.take_all(data)
 }
 
-/// Sends these bytes of a buffer as a message whose completion nobody waits for. If that cannot be done now, gives the
-/// buffer back to `buffers` and returns false.
+/// Sends these bytes of a buffer as a message that no request waits for. If the port cannot send now, gives the buffer
+/// back to `buffers` and returns false.
 #[inline(always)]
 pub fn post<H: PortHost>(
     buffers: &mut SendBuffers<H::Handle>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of long messages: lets a receiver read a send's data, registers a receive's, and posts the reads.
+//! The memory of long messages: registers the data of a send, which its receiver may read, and of a receive, and posts
+//! reads.
 //!
 //! Called by `rails`. Grade: pending. Threads: the one that has entered the messenger, and no port. Tests: those of the
 //! hosts.

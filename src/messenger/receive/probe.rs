@@ -51,8 +51,8 @@ pub fn probe<H: Host>(
     found
 }
 
-/// Gives a receive the message that a matched probe has taken out. If it was received before, which MPI forbids, the
-/// receive is finished without one.
+/// Gives a receive the message that a matched probe has taken out. If the program has received it before, which MPI
+/// forbids, finishes the receive without a message.
 pub fn receive<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle, message: MessageHandle) {
     let of = host.communicator(receive);
     let Some(message) = host.queues(of).0.take_aside(message) else { return host.finish(receive) };

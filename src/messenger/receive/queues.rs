@@ -2,10 +2,10 @@
 //! The queues of a communicator: its posted receives and its unexpected messages ([`Matching`]), with two places in
 //! front of the posted receives.
 //!
-//! A receive that is posted while no other is takes a *first place* and enters no queue; a message is compared with it
-//! first. While tools are told of messages, the other first place is in use, so that a poll, which looks only at the
-//! open one, finds no receive. [`Lengths`] shows the lengths to other threads. Called by `search` and `probe`. Grade:
-//! hot. Threads: the one that has entered the messenger. Tests: below.
+//! A receive that is posted while no other is posted takes a *first place* instead of entering the queue, and a message
+//! is compared with it first. A poll looks only at one of the two places. While tools listen, receives take the other
+//! one: so the poll finds none, and its caller raises the events. [`Lengths`] shows the lengths to other threads.
+//! Called by `search` and `probe`. Grade: hot. Threads: the one that has entered the messenger. Tests: below.
 
 use super::arrived::Arrived;
 use super::probe::Found;
@@ -35,11 +35,11 @@ impl<R: Copy> FirstPlace<R> {
 /// The queues of a communicator; a receive (`R`) is named by a small value.
 #[derive(Debug)]
 pub struct Queues<R> {
-    /// First place while tools are not told.
+    /// First place while no tool listens.
     open: FirstPlace<R>,
-    /// Number of receives in the queue, and 1 more while tools are told: [`Self::post`] then looks further.
+    /// Number of receives in the queue, and 1 more while tools listen, so that [`Self::post`] looks further.
     behind: u32,
-    /// First place while tools are told.
+    /// First place while tools listen.
     told: FirstPlace<R>,
     is_told: bool,
     matching: Matching<R, Arrived>,
@@ -80,7 +80,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     // ---- posted receives --------------------------------------------------------------------------------------------
 
     /// Takes out the posted receive that a message matches; the one in the first place is older than the others.
-    /// `TOLD`: the caller tells tools; otherwise none is found while tools are told.
+    /// `TOLD`: the caller raises the events. Otherwise it finds no receive while tools listen.
     #[inline(always)]
     pub fn take_posted<const TOLD: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
         let first = if TOLD { self.first_mut() } else { &mut self.open };
@@ -104,7 +104,7 @@ impl<R: Copy + PartialEq> Queues<R> {
         found
     }
 
-    /// Posts a receive that no unexpected message matches. Returns its name, for [`Self::cancel`].
+    /// Posts a receive, after a search of the unexpected messages. Returns its name, for [`Self::cancel`].
     #[inline(always)]
     pub fn post(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
         if self.open.receive.is_some() || self.behind > 0 {
@@ -140,9 +140,9 @@ impl<R: Copy + PartialEq> Queues<R> {
         name
     }
 
-    /// Takes a posted receive out; returns false if a message has matched it. `name`: the last one that [`Self::post`]
-    /// has returned for this receive. Compares the receive as well: one that matches a message at once is not posted,
-    /// so the name may be an old one, which another receive has by now.
+    /// Takes a posted receive out; returns false if a message has matched it. `name`: the last result of
+    /// [`Self::post`] for this receive. Compares the receive as well, because a receive that matched a message at once
+    /// was not posted: its name is then an old one, which another receive may have now.
     pub fn cancel(&mut self, lengths: &Lengths, name: u64, receive: R) -> bool {
         if name != FIRST {
             let is_taken = self.matching.cancel(ReceiveHandle::from_bits(name), receive);
@@ -159,13 +159,13 @@ impl<R: Copy + PartialEq> Queues<R> {
         lengths.posted(self.matching.posted());
     }
 
-    /// Whether tools are told and the receive in the first place takes this message.
+    /// Whether tools listen and the receive in the first place takes this message.
     #[inline(always)]
     pub fn is_for_told(&self, envelope: Envelope) -> bool {
         self.is_told && self.told.takes(envelope)
     }
 
-    /// Notes that tools are told from now on, or are told no longer: moves the receive in the first place.
+    /// Notes that tools begin, or cease, to listen: moves the receive in the first place.
     pub fn set_told(&mut self, lengths: &Lengths, is_told: bool) {
         if self.is_told != is_told {
             let first = std::mem::replace(self.first_mut(), FirstPlace::FREE);
@@ -200,7 +200,7 @@ impl<R: Copy + PartialEq> Queues<R> {
         Some(Found { envelope, length: message.length(), message: None })
     }
 
-    /// Sets the message aside that a receive would get. Only its handle leads to it then.
+    /// Moves the message that a receive would get out of the queue. Then only its handle leads to it.
     pub(super) fn set_aside(&mut self, lengths: &Lengths, pattern: Pattern) -> Option<Found> {
         let Message { envelope, message: handle } = self.matching.matched_probe(pattern).found?;
         let length = self.aside(handle).map_or(0, |message| message.length());

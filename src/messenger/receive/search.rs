@@ -26,8 +26,8 @@ pub enum Posting {
 
 // ---- messages that arrive -------------------------------------------------------------------------------------------
 
-/// Delivers an eager message, header included, to the receive that is posted for it, unless tools are told of it.
-/// Returns whether it did. If `defers` returns true, the host delivers the message itself, later.
+/// Delivers an eager message, header included, to its posted receive. Returns false if there is none, or tools listen
+/// to the communicator. If `defers` returns true, the host delivers the message itself, later.
 #[inline(always)]
 pub fn is_taken<H: Host>(
     host: &mut H,
@@ -130,8 +130,8 @@ pub fn store<H: Host>(
     }
 }
 
-/// Keeps a message whose communicator this process has not added yet. Without the communicator an unknown sender cannot
-/// be looked up, and so not be held back.
+/// Keeps a message whose communicator this process has not added yet. Without it the process cannot look up, and hold
+/// back, an unknown sender.
 #[cold]
 fn keep_early<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
     let from = message.from;

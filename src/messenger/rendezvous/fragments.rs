@@ -43,7 +43,7 @@ pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let (offset, length) = reassembly.take(bytes.len() as u64);
     let (id, is_complete) = (reassembly.id, reassembly.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
-    // A receive that was to read its message has begun already, without any bytes.
+    // The event was raised before, without bytes, if the receive has tried to read its message.
     let begins = offset == 0 && !host.has_begun(request);
     if begins {
         host.begins(request, moved);
@@ -97,7 +97,7 @@ fn sending<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Sending> {
     if let Transfer::Sending(sending) = &mut host.core(request).transfer { Some(sending) } else { None }
 }
 
-/// Sends as many fragments as may be in flight, of a send that waits for no buffer.
+/// Sends fragments of a send that waits for no buffer, until the maximum is in flight.
 fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let next = |sending: &mut Sending| Some((sending.next_offset()?, sending.receiver));
     while let Some((offset, receiver)) = sending(host, request).and_then(next) {

@@ -16,16 +16,16 @@ const COPIED: u8 = 3;
 /// A step of a long message; both sides know the message by the sender's number.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::messenger) enum Step {
-    /// Sender: the message, or its announcement, was sent by this number.
+    /// Sender: the message, or its announcement, was sent with this number.
     Offered(TransferId),
-    /// Sender: the receiver has all the data that it wants, or wants copies.
+    /// Sender: the receiver has answered that it has the data, or that it needs copies.
     Answered {
         /// Number of the message.
         number: TransferId,
-        /// Whether it wants copies.
+        /// Whether it needs copies.
         wants_copies: bool,
     },
-    /// Receiver, which has noted the match: the transfer of so many bytes begins.
+    /// Receiver: the transfer of this number of bytes begins. The match was noted before.
     Begins(TransferId, u64),
     /// Receiver: the bytes were read.
     Fetched(TransferId, u64),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Route;
 
-/// The route to each rank of a communicator; of the remote group, if there is one.
+/// The route to each rank of a communicator's group, or of an intercommunicator's remote group.
 #[derive(Debug)]
 pub struct RouteTable {
     routes: Box<[AtomicU64]>,
@@ -58,7 +58,7 @@ impl RouteTable {
         }
     }
 
-    /// Stores the route to a rank that was looked up, unless another thread has stored, and perhaps marked, one.
+    /// Stores the route that a look-up has found, unless another thread has stored one meanwhile, which may be marked.
     pub fn set_found(&self, rank: i32, route: Route) {
         if let Some(place) = self.routes.get(rank as usize) {
             let unknown = Route::UNKNOWN.bits();
@@ -69,7 +69,8 @@ impl RouteTable {
     /// Marks the route to a rank, if it is this one: short messages then ask flow control how they go.
     pub fn mark(&self, rank: i32, route: Route) {
         if let Some(place) = self.routes.get(rank as usize) {
-            // If a thread is looking the rank up, the first message to it stores the mark (`set_skips_flow_control`).
+            // There is nothing to mark while a thread looks the rank up. Its first message then asks flow control, and
+            // stores a marked route (`set_skips_flow_control`).
             let _ = place.compare_exchange(route.bits(), route.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }

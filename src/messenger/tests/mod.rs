@@ -50,8 +50,8 @@ struct SmallHost {
     /// Sends of the fragments in `sent`.
     in_flight: VecDeque<usize>,
     free_buffers: usize,
-    /// Whether short messages need not ask flow control.
-    passes: bool,
+    /// Whether short messages skip flow control.
+    skips: bool,
     /// The answer that ended the job: the number of bytes that it asked for.
     refused: Option<u64>,
     /// Registrations in use, by rail.
@@ -106,7 +106,7 @@ impl SmallHost {
             sent: VecDeque::new(),
             in_flight: VecDeque::new(),
             free_buffers: 3,
-            passes: true,
+            skips: true,
             refused: None,
             registered: Vec::new(),
             can_register: true,
@@ -195,6 +195,9 @@ impl Process for () {
     fn rail(&self, _rail: usize) -> Option<&Rail> {
         None
     }
+    fn eager_limit(&self, _route: Route) -> usize {
+        EAGER_LIMIT
+    }
     fn enter_port(&self, _rail: usize) -> Option<&mut Port<simulated::Adapter>> {
         None
     }
@@ -209,14 +212,14 @@ impl Types for SmallHost {
 impl Ports for SmallHost {
     type Fragment = (Header, Vec<u8>);
 
-    fn eager_limit(&self, (): &(), _route: Route) -> usize {
-        EAGER_LIMIT
-    }
     fn home(&mut self, (): &(), route: Route) -> Route {
         route
     }
     fn account(&mut self, (): &(), route: Route) -> Account {
         Account(route)
+    }
+    fn routes_of(&mut self, (): &(), Account(route): Account) -> Vec<Route> {
+        vec![route]
     }
     fn has_room(&mut self, (): &(), _route: Route) -> bool {
         self.sent.len() < self.room
@@ -224,16 +227,6 @@ impl Ports for SmallHost {
     fn queue_turn(&mut self, (): &(), _route: Route) {}
     fn begin_turn(&mut self, (): &(), _route: Route) {}
     fn end_turn(&mut self, (): &(), _route: Route) {}
-    fn skips_flow_control(&mut self, (): &(), _send: usize) -> bool {
-        self.passes
-    }
-    fn set_skips_flow_control(&mut self, (): &(), _send: usize, passes: bool) {
-        self.passes = passes;
-    }
-    fn mark(&mut self, (): &(), account: Account) {
-        assert_eq!(account, Account(ROUTE));
-        self.passes = false;
-    }
     fn send_whole(&mut self, (): &(), send: usize, header: &Header, _finishes: bool) -> Transmitted {
         if self.sent.len() >= self.room {
             return Transmitted::NoRoom;
@@ -286,19 +279,12 @@ impl Ports for SmallHost {
         self.registered.push(route.rail());
         Some(ReadTarget { registered: (), mbps: 100, longest: READ })
     }
-    fn deregister(&mut self, (): &(), rail: usize, (): ()) {
-        let at = self.registered.iter().position(|registered| *registered == rail).expect("it is registered");
-        self.registered.remove(at);
-    }
     fn post_read(&mut self, (): &(), receive: usize, by: &ReadRail<()>, part: Part) -> bool {
         let is_up = self.is_down != Some(by.route.rail());
         if is_up {
             self.reads.push_back((receive, by.route.rail(), by.key, part));
         }
         is_up
-    }
-    fn copy_from_process(&mut self, (): &(), receive: usize, _route: Route, _of: (u64, u64)) -> bool {
-        self.kernel_copies.inspect(|is_copied| single_copy::done(&(), self, receive, *is_copied)).is_some()
     }
     fn fails_over(&mut self, (): &(), route: Route) -> bool {
         self.is_down = Some(route.rail());
@@ -324,6 +310,16 @@ impl Communicators for SmallHost {
     }
     fn known_route(&mut self, (): (), _rank: i32) -> Option<Route> {
         Some(ROUTE)
+    }
+    fn skips_flow_control(&mut self, (): &(), _send: usize) -> bool {
+        self.skips
+    }
+    fn set_skips_flow_control(&mut self, (): &(), _send: usize, skips: bool) {
+        self.skips = skips;
+    }
+    fn mark(&mut self, routes: &[Route]) {
+        assert_eq!(routes, [ROUTE]);
+        self.skips = false;
     }
     fn queues(&mut self, (): ()) -> (&mut Queues<usize>, &Lengths) {
         (&mut self.queues, &self.lengths)
@@ -386,6 +382,13 @@ impl Host for SmallHost {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
         let length = from.len().min(to.len());
         to[..length].copy_from_slice(&from[..length]);
+    }
+    fn copy_from_process(&mut self, (): &(), receive: usize, _route: Route, _of: (u64, u64)) -> bool {
+        self.kernel_copies.inspect(|is_copied| single_copy::done(&(), self, receive, *is_copied)).is_some()
+    }
+    fn deregister(&mut self, (): &(), rail: usize, (): ()) {
+        let at = self.registered.iter().position(|registered| *registered == rail).expect("it is registered");
+        self.registered.remove(at);
     }
     fn cannot_unpack(&mut self, _receive: usize) {
         panic!("all data can be unpacked");

@@ -56,8 +56,8 @@ pub trait Memory: Send {
     /// Copies the bytes that a work request carries.
     fn inline(&self, span: InlineSpan<'_>) -> Vec<u8>;
 
-    /// Reads for a port, locally if `right` is empty. `None` unless the port has registered these bytes with this key
-    /// and right; if only an error of the transport can ask for others, panics instead.
+    /// Reads for a port, which needs no right to its own memory (`right` is empty). `None` unless the port has
+    /// registered these bytes with this key and right. May panic instead if only an error of the transport causes that.
     fn read(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>>;
 
     /// Writes for a port. `None`, or panics, like [`Self::read`].
@@ -100,7 +100,7 @@ pub(crate) struct PortState {
     pub(crate) sent_via: Vec<Via>,
     /// Answers to the next posts, in order; `None` accepts the request.
     pub(crate) answers: VecDeque<Option<i32>>,
-    /// Refuses a queue pair that allows atomics when it is to receive.
+    /// Whether the adapter refuses to let queue pairs receive that permit atomics.
     pub(crate) is_without_atomics: bool,
     /// Errno of the next creation of a queue pair.
     pub(crate) refused_qp: Option<i32>,
@@ -207,8 +207,8 @@ impl Fabric {
         (port, place, index)
     }
 
-    /// Adds a port without an engine, whose queue pairs take any number of requests: a test of the adapter posts to it.
-    /// Returns it with its queues. `slots`: size and number of the receive slots.
+    /// Adds a port for tests of the adapter alone, which post to it directly. Its queue pairs take any number of
+    /// requests. Returns it with its queues; size and number are those of its receive slots.
     pub fn add(&self, (size, count): (u32, u32)) -> (Adapter, objects::Completions, objects::Receives) {
         let port = self.state().ports.len();
         self.state().ports.push(PortState::default());
@@ -245,7 +245,7 @@ impl Fabric {
     /// Carries the next request of a queue pair to its peer. False if no request can be carried.
     ///
     /// # Panics
-    /// As [`Memory`] does.
+    /// If [`Memory`] does.
     pub fn carry(&self, index: usize) -> bool {
         let mut state = self.state();
         let Some(from) = state.qps.get(index).filter(|from| from.state == QpState::ReadyToSend) else {

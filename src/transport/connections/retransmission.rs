@@ -72,7 +72,7 @@ const PER_SECOND: u32 = 5_000;
 const SHORTEST_TIMER: u8 = 12;
 const LONGEST_TIMER: u8 = 24;
 
-/// Times of the codes, in units of 10 us (InfiniBand specification, table 46).
+/// Times of the codes, in units of 10 us (InfiniBand specification, 9.7.5.2.8).
 const TENS_OF_MICROSECONDS: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,

@@ -2,10 +2,10 @@
 //! Diverts messages from a port that has lost its link: refuses new messages; the caller sends them by another port.
 //!
 //! A peer is *diverted* while this port has no link. The port refuses a message to it; a message that waits for a
-//! connection may come back unposted; all others (operations on memory, whose keys belong to this port) still go to the
-//! adapter, which retries them for seconds. The caller decides when to divert peers and when they return. Called by the
-//! messenger. Setup grade, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages nothing. Threads: the
-//! port's. Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
+//! connection may come back unposted; operations on memory, whose keys belong to this port, still go to the adapter,
+//! which retries them for seconds. The caller decides when to divert peers and when they return. Called by the
+//! messenger. Setup grade, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages
+//! nothing. Threads: the port's. Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
 //!
 //! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
 //! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept

@@ -27,7 +27,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Like [`Self::fail`], without the waiting requests. False if the connection was given up before.
+    /// [`Self::fail`], but leaves the waiting requests queued. False if the connection was given up before.
     pub(super) fn give_up(&mut self, to: EndpointId, cause: Cause) -> bool {
         let Some(peer) = self.connections.name(to) else { return false };
         if self.connections.failure(to).is_some() {

@@ -113,7 +113,7 @@ impl<A: Adapter> Port<A> {
         Err(Stranger::Elsewhere)
     }
 
-    /// Makes an endpoint for a process without one, if its first hello comes from a port that is not this one's best.
+    /// Makes an endpoint for a process without one, if its first hello comes from another port than the best candidate.
     fn meet(&mut self, hello: &Hello) -> Result<Option<EndpointId>, Stranger> {
         let (name, port) = (hello.source.name, hello.source.port);
         if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {

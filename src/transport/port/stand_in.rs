@@ -81,7 +81,7 @@ impl<A: Adapter> Port<A> {
                 && (connection.queue.posted(), connection.queue.in_flight()) == (0, 0)
             {
                 connection.queue.skip(requests);
-                // As in a new queue, no message is as old as the numbers that were skipped.
+                // The last message was posted after the skipped numbers, as in a new queue.
                 connection.queue.note_message();
             }
         }

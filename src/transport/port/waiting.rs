@@ -49,7 +49,7 @@ impl<A: Adapter> Port<A> {
         let count = spans.len().min(2) as u8;
         self.queue(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count } })?;
         self.count_send(spans);
-        // Room may be all that the message waits for.
+        // The message may wait only for room, which there may be now.
         self.tx.expect_room();
         Ok(())
     }
@@ -154,7 +154,8 @@ impl<A: Adapter> Port<A> {
         let _ = self.queue(to, Request::NOTHING);
     }
 
-    /// If probes are due, asks every peer idle since the last for an acknowledgement; without one its connection fails.
+    /// If probes are due, probes each peer that was idle since the last one. If it does not acknowledge, its connection
+    /// fails.
     #[cold]
     pub(super) fn probe(&mut self, now: Duration) {
         if !self.probes.are_due(now) {
@@ -233,7 +234,7 @@ impl<A: Adapter> Port<A> {
                 }
                 First::Turn(token) => {
                     self.undelivered.push(Completion::Request { token, to, outcome: Ok(()) });
-                    // The room that is left is the caller's.
+                    // The caller uses the room that is left.
                     return true;
                 }
                 First::Refused(error) if self.may_find_room(to, error) => return true,

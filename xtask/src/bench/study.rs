@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and gives its tables to
-//! [`docs`]. Grade: setup. Tested by its use.
+//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and gives its tables
+//! to [`docs`]. Grade: setup. Tested by its use.
 
 use super::device::opened;
 use super::docs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reliable-connected queue pairs: creation and state transitions (`ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume
-//! 1, 10.3). `qp/post.rs` posts to them. Grade: setup. One thread at a time (`&mut`). Tests: `hw-tests`.
+//! Reliable-connected queue pairs: creation and state transitions (`ibv_create_qp(3)`, `ibv_modify_qp(3)`; InfiniBand
+//! specification 10.3.1). `qp/post.rs` posts to them. Grade: setup. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::cq::CqHandle;
 use super::srq::SrqHandle;
@@ -53,7 +53,7 @@ pub struct Path {
 /// Limits of this side as the responder, for the move to ready-to-receive.
 #[derive(Debug, Clone, Copy)]
 pub struct Reception {
-    /// Time for which senders wait if this side has no receive posted, as a code of IBTA table 46.
+    /// Time for which senders wait if this side has no receive posted, as a code of the RNR NAK timer.
     pub rnr_timer: u8,
     /// Reads and atomics that this side answers at a time.
     pub max_dest_rd_atomic: u8,

@@ -3,7 +3,7 @@
 //!
 //! Compared for each queue pair, apart for requests and for received messages: the identifiers and statuses in their
 //! order; of a message its length, immediate data and bytes; the memory that was written. The last step posts to each
-//! queue pair, so that its state shows. Left open by the specification (IBTA volume 1), and so not compared:
+//! queue pair, so that its state shows. Left open by the InfiniBand specification, and so not compared:
 //! - The order of completions of different queues, and the slot that a message fills.
 //!   Two queue pairs never compete for the last receive, and a part of an area belongs to one queue pair.
 //! - Whether a request without a signal has ended, if no later one has completed: it may still be flushed. So
@@ -39,7 +39,7 @@ struct End {
     is_broken: bool,
     /// Requests that wait: their identifiers, and whether they are sends.
     left: VecDeque<(u64, bool)>,
-    /// Requests before those that have ended, which no completion tells.
+    /// Requests that have ended on the model after its last completion; the device may still flush them.
     silent: Vec<u64>,
     /// Since the network was at rest: the last request, and the number of sends.
     posted: Option<Request>,
@@ -56,7 +56,7 @@ pub(super) struct Lockstep<'a> {
     /// Rights of the queue pairs of each connection.
     access: [Access; CONNECTIONS.len()],
     last: u64,
-    /// Of each port: receives that were posted, and those that have ended.
+    /// Number of receives that were posted to each port, and of those that have ended.
     posted: [u32; PORTS],
     received: [u32; PORTS],
     completions: usize,
@@ -336,7 +336,8 @@ impl Lockstep<'_> {
     }
 }
 
-/// Whether soft-RoCE is known to complete with the status of `device` what shall have that of `model` (IBTA 11.6.2).
+/// Whether soft-RoCE is known to complete a request with the status of `device`, where the InfiniBand specification
+/// (11.6.2) prescribes that of `model`.
 fn is_known(model: &Seen, device: &Seen) -> bool {
     /// Statuses that ibex has no name for.
     const LOCAL_OPERATION: Status = Status(2);

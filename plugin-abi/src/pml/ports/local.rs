@@ -180,14 +180,15 @@ impl host::SharedMemory for State {
             shared.hold_up(to, waits);
         }
     }
+}
 
-    /// The BTL calls [`copied`], mostly within this call.
-    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, route: Route, (address, wanted): (u64, u64)) -> bool {
-        let (Some(shared), Some(from)) = (pml.shared_memory(), route.as_local()) else { return false };
-        let (to, data) = (self.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
-        // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
-        pml.within(self, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })
-    }
+/// Has the BTL copy `wanted` bytes at `address` of another process of this host to a receive. It calls [`copied`],
+/// mostly within this call. Returns false if it cannot.
+pub(crate) fn copy(pml: &Pml, state: &mut State, receive: Handle, route: Route, (address, wanted): (u64, u64)) -> bool {
+    let (Some(shared), Some(from)) = (pml.shared_memory(), route.as_local()) else { return false };
+    let (to, data) = (state.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
+    // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
+    pml.within(state, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })
 }
 
 /// Returns the tag of a message, the bytes that stand before its data, and their number.

@@ -40,14 +40,6 @@ impl Memory for State {
         unsafe { memory.register(start.cast(), length, access) }
     }
 
-    fn deregister(&mut self, pml: &Pml, rail: usize, registered: Registered) {
-        if let Some(rail) = pml.rails().get(rail) {
-            // SAFETY: R3: no read of ours is in flight; or the peer has answered the announcement, so it has read the
-            // message, or will not read it.
-            unsafe { rail.port().memory().put_back(registered) };
-        }
-    }
-
     fn rkey(registered: Registered) -> u32 {
         registered.rkey()
     }

@@ -2,18 +2,10 @@
 //! The routes to other processes: from a rank in a communicator ([`route`]), or from the name of a process
 //! ([`routes_to`]); and what else the messenger asks about peers (`engine::messenger::host::Peers`).
 //!
-//! **Marks.** A route to a peer that holds this process back, or to which sends pend, is marked in the communicators
-//! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and
-//! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
-//! (`RouteTable::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
-//! may still have an earlier home. An eager message by shared memory names only its sender's rank; the messenger has
-//! the process looked up (`known_route`) once the bound of unexpected messages is exceeded.
-//!
-//! Grade: setup; [`Peers::eager_limit`] and [`Peers::skips_flow_control`]: hot. Threads: the one that has entered the
-//! PML, and no port; [`route`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! Grade: setup. Threads: the one that has entered the PML, and no port; [`route`]: any, with nothing entered. Tests:
+//! `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
-use engine::messenger::header::MAX_SIZE;
-use engine::messenger::host::{Communicators, Peers, Process as _};
+use engine::messenger::host::{Peers, Process as _};
 use engine::messenger::rails::routes;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
@@ -24,7 +16,6 @@ use ibex_ffi::openmpi::process::Process;
 use crate::pml::communicator::{Comm, Communicator};
 use crate::pml::component;
 use crate::pml::instance::{Pml, State};
-use crate::pml::request::{Core, Handle};
 use crate::runtime::variables::now;
 use crate::runtime::{failures, messages, modex, poller};
 
@@ -113,36 +104,6 @@ impl Peers for State {
 
     fn routes_to(&mut self, pml: &Pml, peer: PeerName) -> Vec<Route> {
         routes_to(pml, peer).unwrap_or_default()
-    }
-
-    fn eager_limit(&self, pml: &Pml, route: Route) -> usize {
-        if route.as_local().is_some() {
-            return pml.shared_memory().map_or(0, |shared| shared.eager_limit);
-        }
-        let rail = if route == Route::LOOPBACK { 0 } else { route.rail() };
-        pml.rail(rail).map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
-    }
-
-    fn skips_flow_control(&mut self, pml: &Pml, send: Handle) -> bool {
-        // If its communicator has another route, that has a mark, or is an earlier home of the peer.
-        let &mut Core { route, peer, .. } = self.requests.core(send);
-        self.communicator(send).routes.route(peer) == routes::stored(pml, route)
-    }
-
-    fn set_skips_flow_control(&mut self, pml: &Pml, send: Handle, passes: bool) {
-        let &mut Core { route, peer, .. } = self.requests.core(send);
-        let route = routes::stored(pml, route);
-        self.communicator(send).routes.set(peer, if passes { route } else { route.marked() });
-    }
-
-    fn mark(&mut self, _pml: &Pml, routes: &[Route]) {
-        for (context, rank) in routes.iter().flat_map(|route| self.messenger.flow.holders.of(*route)) {
-            let Some(communicator) = self.messenger.contexts.get(context) else { continue };
-            // The communicator may have stored an earlier home of the peer.
-            for route in routes {
-                communicator.routes.mark(rank, *route);
-            }
-        }
     }
 
     /// The BTL diverts peers, and informs the user, if it has ever had a port.

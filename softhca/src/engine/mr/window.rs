@@ -4,7 +4,7 @@
 //! and is open to all queue pairs of its domain. One of type 2 is bound only while it is free, opens to the queue pair
 //! that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by: `verbs` (allocation),
 //! send (bind, local invalidate), wire (remote invalidate). Grade: pending. Thread rule: a thread exchanges the key of
-//! an entry for `TAKEN` before it changes it. Source: InfiniBand specification 10.6.6, 11.5; `ibv_bind_mw(3)`.
+//! an entry for `TAKEN` before it changes it. Source: `ibv_bind_mw(3)`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

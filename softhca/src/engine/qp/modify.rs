@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes a queue pair's state and attributes, if the state machine permits it. Called by: `verbs`. Grade: setup.
 //! Thread rule: any thread; a change holds both locks of the queue pair, so no other thread works on it then. Source:
-//! InfiniBand specification 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
+//! InfiniBand specification 10.3.1 (queue pair states); the man page and the kernel follow it.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a request of a simulated queue pair at its peer, or refuses it as IBTA volume 1, 9.7.4, 9.9 and 11.6.2
-//! prescribe. Called by the network. Threads: the test's.
+//! Executes a request of a simulated queue pair at its peer, or refuses it as the InfiniBand specification prescribes
+//! (9.9.3, responder side behavior; 11.6.2, completion return status). Called by the network. Threads: the test's.
 
 use super::queue_pair::{QpState, Work};
 use super::{Access, Span, State, Status, WorkCompletion, WrId};
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// A message comes by a queue pair. Returns the slot that it fills.
+    /// Delivers a message to a queue pair. Returns the slot that it fills.
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8], immediate: Option<u32>) -> Result<u32, Refused> {
         let qp = &self.qps[at];
         assert!(qp.state.receives(), "queue pair {at} cannot receive: {:?}", qp.state);
@@ -72,7 +72,7 @@ impl State {
         if fits { Ok(slot) } else { Err(INVALID) }
     }
 
-    /// A request is refused: those carried before it succeed, and its queue pair is in error.
+    /// Refuses a request: completes those carried before it successfully, and puts its queue pair in error.
     pub(super) fn refuse(&mut self, index: usize, status: Status) {
         while self.qps[index].carried > 0 {
             self.complete(index, Status::SUCCESS);
@@ -81,7 +81,7 @@ impl State {
         self.complete(index, status);
     }
 
-    /// Returns the bytes that a request carries: inline ones, then those in memory. `None`: it may not read there.
+    /// Returns the bytes that a request carries: inline ones, then those in memory. `None`: a key does not permit it.
     pub(super) fn gather(&self, port: usize, work: &Work) -> Option<Vec<u8>> {
         let (Work::Send { inline, spans, .. } | Work::Write { inline, spans, .. }) = work else {
             return Some(Vec::new());
@@ -93,7 +93,7 @@ impl State {
         Some(bytes)
     }
 
-    /// Reads; no key is checked for no bytes (IBTA C9-88).
+    /// Reads. The key of a read of no bytes is not checked (InfiniBand specification, C9-88).
     fn get(&self, port: usize, at: Span, right: Access) -> Option<Vec<u8>> {
         if at.1 == 0 { Some(Vec::new()) } else { self.memory.read(port, at, right) }
     }

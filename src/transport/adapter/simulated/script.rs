@@ -88,7 +88,7 @@ impl Script {
         self.0.state()
     }
 
-    /// The adapter completes the oldest request of the `index`th queue pair with this status. False if it has none.
+    /// Completes the oldest request of the `index`th queue pair with this status. False if it has none.
     pub(crate) fn complete(&self, index: usize, status: Status) -> bool {
         self.state().complete(index, status)
     }
@@ -97,7 +97,7 @@ impl Script {
         while self.complete(index, status) {}
     }
 
-    /// The adapter flushes the requests of queue pairs in error.
+    /// Flushes the requests of queue pairs in error.
     pub(crate) fn flush(&self) {
         for index in 0..self.0.queue_pairs() {
             let is_failed = self.state().qps[index].state == QpState::Error;
@@ -115,7 +115,7 @@ impl Script {
         self.state().qps.iter().filter(|qp| qp.state != QpState::Destroyed).count()
     }
 
-    /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills, if there is one.
+    /// Delivers a message of `len` bytes to the `index`th queue pair. Returns the slot that it fills, if there is one.
     pub(crate) fn deliver(&self, index: usize, len: u32, immediate: Option<u32>) -> Option<u32> {
         self.state().deliver(index, &vec![0; len as usize], immediate).ok()
     }
