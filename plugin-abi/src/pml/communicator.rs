@@ -20,12 +20,13 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::instance::State;
-use super::libmpi;
 use super::request::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::entry::Argument;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::libmpi;
 use crate::runtime::listeners::Listeners;
+use crate::runtime::variables::queues::HasQueues;
 
 pub(crate) type Queues = queues::Queues<Handle>;
 
@@ -182,11 +183,6 @@ impl Communicator {
         unsafe { self.first_port.as_ref() }.enter()
     }
 
-    /// Returns the queue lengths, for any thread.
-    pub(crate) fn lengths(&self) -> &Lengths {
-        &self.lengths
-    }
-
     /// Returns the queues, for a thread that has entered the PML and has no `State` to lend.
     ///
     /// # Safety
@@ -199,6 +195,13 @@ impl Communicator {
 
     pub(crate) fn into_queues(self) -> Queues {
         self.queues.into_inner()
+    }
+}
+
+impl HasQueues for Communicator {
+    unsafe fn lengths<'comm>(comm: *mut sys::ompi_communicator_t) -> Option<&'comm Lengths> {
+        // SAFETY: P1: it lives, as this function requires.
+        unsafe { Comm::new(comm) }.if_added().map(|communicator| &communicator.lengths)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `component` makes it when Open MPI initialises the PML, and drops it at the end. ARCHITECTURE.md ("Rules") has the
 //! order in which a caller enters the PML and ports. Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the
-//! process, otherwise none. Tests: below.
+//! process, otherwise none. Tests: `pml/tests.rs`.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
@@ -16,7 +16,6 @@ use engine::messenger::host;
 use engine::messenger::rails::Rails;
 use engine::messenger::rails::quiet::Quiet;
 
-use super::ports::shared_memory::SharedMemory;
 use super::request::{Handle, RequestFunctions, Requests};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -24,6 +23,7 @@ use crate::runtime::frame::{self, Frame, Frames};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
+use crate::runtime::shared_memory::SharedMemory;
 use crate::runtime::token::Tag;
 
 pub(crate) struct Settings {
@@ -58,7 +58,7 @@ pub(crate) struct Rail {
 /// The PML. `state` stands first, at the PML's own address, so a receive needs only one pointer.
 #[repr(C)]
 pub(crate) struct Pml {
-    state: Exclusive<State>,
+    pub(super) state: Exclusive<State>,
     rails: Box<[Rail]>,
     /// Whether there is one rail and no shared memory. Written only while MPI is initialised.
     has_one_rail: Cell<bool>,
@@ -69,8 +69,6 @@ pub(crate) struct Pml {
     /// Shared memory of this host, or null.
     shared_memory: AtomicPtr<SharedMemory>,
     has_threads: bool,
-    /// The state, while the thread that has entered it runs a call in [`Pml::within`]; else null.
-    within: AtomicPtr<State>,
 }
 
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards
@@ -281,7 +279,6 @@ impl Pml {
             poll_more: AtomicPtr::default(),
             shared_memory: AtomicPtr::new(null_mut()),
             has_threads: settings.threads,
-            within: AtomicPtr::new(null_mut()),
             state,
         });
         // Only now, because moving the rails would invalidate pointers into them.
@@ -316,38 +313,6 @@ impl Pml {
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         // SAFETY: a leaked box, freed when the PML is dropped. Acquire pairs with the Release in `use_shared_memory`.
         unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Runs `call`, which may call [`Self::with_state`] on this thread, and lends it the entered state.
-    #[inline]
-    pub(crate) fn within<R>(&self, state: &mut State, call: impl FnOnce() -> R) -> R {
-        // Relaxed: another thread that reads the value finds the lock taken, and does not use it.
-        let before = self.within.load(Ordering::Relaxed);
-        self.within.store(state, Ordering::Relaxed);
-        let result = call();
-        self.within.store(before, Ordering::Relaxed);
-        result
-    }
-
-    /// Runs `deal` on the state from a callback of the shared-memory BTL. The callback comes either from a call inside
-    /// [`Self::within`], which lends its state, or from Open MPI's progress; then this enters the PML.
-    #[inline]
-    pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
-        let within = self.within.load(Ordering::Relaxed);
-        if !self.has_threads && !within.is_null() {
-            // SAFETY: P3: without threads this runs inside `within`, whose caller does not use its reference meanwhile.
-            return deal(unsafe { &mut *within });
-        }
-        // Without `leave`, which could enter the BTL from its own callback; the next progress of the PML does that.
-        if let Some(mut state) = self.enter() {
-            deal(&mut state);
-        } else {
-            // SAFETY: P3: this thread has entered the PML, so it is inside its own call in `within`, whose caller does
-            // not use its reference meanwhile.
-            let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
-            // Panics rather than drop a message, for which a receive would wait for ever.
-            deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
-        }
     }
 
     #[inline(always)]
@@ -406,30 +371,5 @@ impl Pml {
             poll_more: |_, _| 0,
         };
         Pml::new(Vec::new(), &settings)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_callback_gets_the_state_of_the_call_that_it_came_from() {
-        for threads in [false, true] {
-            let pml = Pml::of_no_rails(threads);
-            let mut state = pml.enter().expect("nobody is inside");
-            let mut is_dealt_with = false;
-            let place = std::ptr::from_mut(&mut *state);
-            pml.within(&mut state, || pml.with_state(|state| is_dealt_with = std::ptr::eq(state, place)));
-            assert!(is_dealt_with);
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "the shared-memory BTL calls back only where it was called from `within`")]
-    fn with_state_panics_rather_than_drop_a_message() {
-        let pml = Pml::of_no_rails(false);
-        let _state = pml.enter().expect("nobody is inside");
-        pml.with_state(|_| ());
     }
 }

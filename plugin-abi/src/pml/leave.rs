@@ -13,10 +13,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::finish;
 use super::instance::{Pml, Rail, State};
-use super::libmpi;
 use super::progress::poll_here;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
+use crate::runtime::libmpi;
 use crate::runtime::{failures, poller};
 
 /// Sends messages whose turn it is, leaves the PML, then calls callbacks, passes frames to the BTL, and ends the job if

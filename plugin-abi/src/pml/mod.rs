@@ -47,7 +47,6 @@ mod finish;
 mod host;
 mod instance;
 mod leave;
-mod libmpi;
 mod module;
 mod persistent;
 mod ports;
@@ -59,4 +58,4 @@ mod send;
 mod tools;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

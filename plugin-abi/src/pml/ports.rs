@@ -3,8 +3,8 @@
 //! which it reaches by Open MPI's shared-memory BTL.
 //!
 //! `memory` has the memory that the adapters access, and the tokens; `rails` the routes to other processes; `local`
-//! what shared memory receives and sends, over the BTL of `shared_memory`. Called by the messenger. Grade: hot.
-//! Threads: any. Tests: `pml/tests.rs`.
+//! what shared memory receives and sends, over the BTL of `runtime/ports/shared_memory.rs`. Called by the messenger. Grade:
+//! hot. Threads: any. Tests: `pml/tests.rs`.
 
 use engine::messenger::host::{Process, Rail, Types};
 
@@ -18,7 +18,6 @@ use crate::runtime::token::Tag;
 pub(super) mod local;
 pub(super) mod memory;
 pub(super) mod rails;
-pub(super) mod shared_memory;
 
 impl Types for State {
     type Handle = Handle;

@@ -15,11 +15,11 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Comm;
 use super::instance::Pml;
 use super::leave::leave;
-use super::libmpi;
 use super::module::{Code, answer, there};
 use super::progress::{Idle, poll};
 use super::receive::say;
 use crate::runtime::entry::Argument;
+use crate::runtime::libmpi;
 
 /// Place of a status; `None` if the program ignores it.
 pub(crate) type Status<'call> = Option<&'call mut sys::ompi_status_public_t>;

@@ -18,9 +18,9 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Comm;
 use super::datatype::{Attached, Datatype, Description, UserData};
 use super::instance::State;
-use super::libmpi;
 use crate::runtime::entry::Argument;
 use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::libmpi;
 use crate::runtime::listeners::{Listeners, Spec};
 
 pub(crate) type Core = request::Core<State>;

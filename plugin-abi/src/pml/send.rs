@@ -14,10 +14,10 @@ use engine::messenger::route::Route;
 use engine::transport::Sent;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::InlineSpan;
 
 use super::communicator::{Comm, Communicator};
 use super::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
+use super::finish;
 use super::instance::{Pml, Rail, State, pml, unwatched};
 use super::leave::{leave, leave_call};
 use super::module::{Answer, Code, answer, enter, there};
@@ -25,9 +25,9 @@ use super::ports::{self, memory};
 use super::progress::{poll, until};
 use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
 use super::tools::{listening, transfers, watch};
-use super::{finish, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
+use crate::runtime::libmpi;
 use crate::runtime::listeners::{Event, Listeners, Spec};
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
@@ -116,7 +116,7 @@ fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool 
     let Some(to) = route.as_local() else {
         return inline_by_home(route, &header, extent);
     };
-    pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent))
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent.span()))
 }
 
 /// Returns the PML and its only port, if that carries messages by this route, and one of this length is no longer than
@@ -324,9 +324,7 @@ fn begin_by(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>)
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
 #[inline(always)]
 fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
-    let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
-    port.send_inline(route.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
+    port.send_inline(route.to(), Tag::PML.0, header.into(), extent.span()) == Ok(Sent::Posted)
 }
 
 /// [`inline`] by one port of several, if it is the peer's home.

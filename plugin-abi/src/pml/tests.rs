@@ -7,18 +7,18 @@
 //! calls do not wait here. No test here covers other events or several threads.
 
 mod histories;
-pub(super) mod libmpi;
+pub(crate) mod libmpi;
 mod operation;
 mod process;
-pub(super) mod shared_memory;
+mod shared_memory;
 mod steps;
 mod told;
 mod world;
 
 use super::instance::JOB_HAS_ENDED;
 use super::module::Code;
-use super::ports::shared_memory::OTHER;
 use super::request::Mode;
+use crate::runtime::shared_memory::OTHER;
 use engine::messenger::header::{EAGER_SIZE, Header, MAX_SIZE, Match};
 use ibex_ffi::openmpi::sys;
 use libmpi::{BLOCK, REFUSALS};

@@ -62,8 +62,7 @@ impl Memory for State {
     #[inline]
     fn inline<R>(&mut self, send: Handle, post: impl FnOnce(InlineSpan<'_>) -> R) -> Option<R> {
         let extent = self.requests.core(send).data.extent();
-        // SAFETY: P2: the data of a send that is not finished.
-        (!extent.start.is_null()).then(|| post(unsafe { InlineSpan::new(extent.start, extent.length) }))
+        (!extent.start.is_null()).then(|| post(extent.span()))
     }
 
     #[inline]
