@@ -2,8 +2,8 @@
 //! Open MPI's communicator ([`Comm`]), and the PML's part of it ([`Communicator`]): the route to each rank, and the
 //! queues that the messenger searches (`engine::messenger::host::Communicators`).
 //!
-//! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
-//! hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`module/context.rs`).
+//! Grade: hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

@@ -81,6 +81,7 @@ impl Extent {
     /// Names the contiguous data of a send, which may be read while this value is used.
     #[inline(always)]
     pub(crate) fn span(&self) -> InlineSpan<'_> {
+        debug_assert!(!self.start.is_null(), "data with gaps is packed");
         // SAFETY: P2: so many bytes may be read; a span of no bytes is not read.
         unsafe { InlineSpan::new(self.start, self.length) }
     }

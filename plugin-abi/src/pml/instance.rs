@@ -7,8 +7,8 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
@@ -16,7 +16,8 @@ use engine::messenger::host;
 use engine::messenger::rails::Rails;
 use engine::messenger::rails::quiet::Quiet;
 
-use super::request::{Handle, RequestFunctions, Requests};
+use super::progress::poll_more;
+use super::request::{Handle, Requests};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::{self, Frame, Frames};
@@ -37,9 +38,6 @@ pub(crate) struct Settings {
     pub(crate) unexpected_memory: u64,
     /// Whether several threads may call at the same time.
     pub(crate) threads: bool,
-    pub(crate) functions: RequestFunctions,
-    /// Function that polls shared memory and all rails.
-    pub(crate) poll_more: PollMore,
 }
 
 /// Function that polls shared memory and all rails. Returns the number of events.
@@ -66,9 +64,9 @@ pub(crate) struct Pml {
     only_rail: AtomicPtr<Rail>,
     /// A [`PollMore`].
     poll_more: AtomicPtr<()>,
-    /// Shared memory of this host, or null.
-    shared_memory: AtomicPtr<SharedMemory>,
     has_threads: bool,
+    /// Shared memory of this host, if it reaches another process.
+    shared_memory: OnceLock<SharedMemory>,
 }
 
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards
@@ -94,14 +92,14 @@ pub(crate) struct State {
     pub(crate) busy: Busy,
     /// Whether the job must end.
     pub(crate) has_failed: bool,
-    /// Whether [`super::leave::leave`] has work to do once nothing is entered.
+    /// Whether [`super::progress::leave`] has work to do once nothing is entered.
     pub(crate) has_more: bool,
 }
 
 // SAFETY: the pointers lead to records of the PML, which are used only with this state (P3).
 unsafe impl Send for State {}
 
-/// Requests that are finished and wait for [`super::finish::tell`], linked by their `next`.
+/// Requests that are finished and wait for [`super::host::tell`], linked by their `next`.
 pub(crate) struct Chain {
     pub(crate) first: Option<Handle>,
     /// Meaningless without a first one.
@@ -111,9 +109,6 @@ pub(crate) struct Chain {
 impl Chain {
     pub(crate) const EMPTY: Chain = Chain { first: None, last: None };
 }
-
-/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache.
-const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
@@ -178,16 +173,8 @@ pub(crate) unsafe fn end() {
 
 impl Rail {
     pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
-        let attributes = port.attributes();
-        let longest = attributes.max_message.min(u64::from(read_size)) as u32;
-        let properties = host::Rail {
-            port: port.index(),
-            mbps: attributes.mbps,
-            max_inline: attributes.max_inline as usize,
-            copy_size: eager_limit.min(port.bounce_size()).min(port.receive_size()),
-            receive_size: port.receive_size(),
-            read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
-        };
+        let sizes = (eager_limit.min(port.bounce_size()), port.receive_size());
+        let properties = host::Rail::new(port.index(), port.attributes(), sizes, read_size);
         Rail {
             entry: NonNull::from(port.exclusive()),
             frame: UnsafeCell::new(Frame::new()),
@@ -234,30 +221,19 @@ const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { 256 };
 /// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
 const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
 
-/// Gives all rails the same sizes, because messages may move between ports, and makes the ports keep unposted messages.
-fn make_alike(rails: &mut [Rail]) {
-    let least = |size: fn(&host::Rail) -> usize| rails.iter().map(|rail| size(&rail.properties)).min();
-    let (copy_size, receive_size) = (least(|rail| rail.copy_size), least(|rail| rail.receive_size));
-    for rail in rails {
-        let properties = &mut rail.properties;
-        properties.copy_size = copy_size.unwrap_or_default();
-        properties.receive_size = receive_size.unwrap_or_default();
-        if let Some(mut port) = rail.port.enter() {
-            port.keep_unposted(Tag::PML.0);
-        }
-    }
-}
-
 impl Pml {
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {
         if rails.len() > 1 {
-            make_alike(&mut rails);
+            host::Rail::make_alike(&mut rails.iter_mut().map(|rail| &mut rail.properties).collect::<Vec<_>>());
+            for mut port in rails.iter().filter_map(Rail::enter) {
+                port.keep_unposted(Tag::PML.0);
+            }
         }
         let rails_state = Rails::new(rails.iter().map(|rail| &rail.properties), MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
             messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown), rails_state),
-            requests: Requests::new(settings.functions),
+            requests: Requests::new(),
             rank: settings.rank,
             quiet: Quiet::default(),
             finished: Chain::EMPTY,
@@ -277,12 +253,12 @@ impl Pml {
             has_one_rail: Cell::new(is_alone),
             only_rail: AtomicPtr::default(),
             poll_more: AtomicPtr::default(),
-            shared_memory: AtomicPtr::new(null_mut()),
             has_threads: settings.threads,
+            shared_memory: OnceLock::new(),
             state,
         });
         // Only now, because moving the rails would invalidate pointers into them.
-        pml.poll_by(settings.poll_more, false);
+        pml.poll_by(poll_more::<false>, false);
         pml
     }
 
@@ -306,13 +282,12 @@ impl Pml {
     pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
         self.has_one_rail.set(false);
         self.only_rail.store(null_mut(), Ordering::Relaxed);
-        self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
+        self.shared_memory.set(shared).unwrap_or_else(|_| unreachable!("called once"));
     }
 
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
-        // SAFETY: a leaked box, freed when the PML is dropped. Acquire pairs with the Release in `use_shared_memory`.
-        unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
+        self.shared_memory.get()
     }
 
     #[inline(always)]
@@ -344,32 +319,5 @@ impl Pml {
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()
-    }
-}
-
-impl Drop for Pml {
-    fn drop(&mut self) {
-        let shared = *self.shared_memory.get_mut();
-        if !shared.is_null() {
-            // SAFETY: leaked by `use_shared_memory`, and dropped once.
-            drop(unsafe { Box::from_raw(shared) });
-        }
-    }
-}
-
-#[cfg(test)]
-impl Pml {
-    pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
-        let functions = RequestFunctions { start: None, free: None, cancel: None };
-        let settings = Settings {
-            rank: 0,
-            eager_limit: 0,
-            read_size: 0,
-            unexpected_memory: 0,
-            threads,
-            functions,
-            poll_more: |_, _| 0,
-        };
-        Pml::new(Vec::new(), &settings)
     }
 }
