@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The members of a new communicator, as events report them: one event covers members whose ranks in the job form an
-//! arithmetic progression, so most communicators take one event. Called by the PML (`pml/context.rs`). Grade: setup.
-//! Threads: one that has entered nothing, because callbacks run here. Tests: below.
+//! arithmetic progression, so most communicators take one event. Called by the PML (`pml/module/context.rs`). Grade:
+//! setup. Threads: one that has entered nothing, because callbacks run here. Tests: below.
 
 use crate::events::{self, CommunicatorCreated, Safety};
 use crate::peer::PeerName;

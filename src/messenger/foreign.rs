@@ -3,8 +3,8 @@
 //!
 //! Two processes without a common communicator cannot send to each other, and either may end without notice. So this
 //! process parts from the other (`Port::part`) when their last communicator goes, and forgets it when the connections
-//! have gone; a new communicator cancels the parting. Called by `pml/context.rs`. Grade: setup. Threads: the one that
-//! has entered the messenger, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
+//! have gone; a new communicator cancels the parting. Called by `pml/module/context.rs`. Grade: setup. Threads: the one
+//! that has entered the messenger, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
 
 use std::collections::HashMap;
 

@@ -5,6 +5,8 @@
 //! Threads: the one that has entered the messenger, and no port. Tests: `messenger/tests/histories.rs`, and
 //! `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
+use std::sync::atomic::Ordering;
+
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Exposed, Host, Process as _, Transmitted};
@@ -156,12 +158,21 @@ pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Han
 /// Most polls before pending messages have their turn: more than a receive queue holds batches.
 const POLLS: usize = 256;
 
-/// Polls until `polls_nothing` returns true, then sends the pending messages whose turn it is. The last of the messages
-/// that have arrived may be a peer's `HoldBack`: a process that sent before it has handled them would flood that peer.
+/// Sends the pending messages whose turn it is, once `poll`, which polls all rails, finds no more messages. A process
+/// that sent before it has handled all arrived messages would flood its peer: the peer's message that holds it back may
+/// be the last of them.
 #[cold]
 #[inline(never)]
-pub fn in_turns<H: Host>(process: &H::Process, host: &mut H, mut polls_nothing: impl FnMut(&mut H) -> bool) {
-    let _ = (0..POLLS).any(|_| polls_nothing(host));
+pub fn in_turns<H: Host>(process: &H::Process, host: &mut H, mut poll: impl FnMut(&mut H)) {
+    let count = |rail| Some(process.enter_port(rail)?.counters().empty_polls.load(Ordering::Relaxed));
+    let empty = || -> u64 { (0..process.rail_count()).filter_map(count).sum() };
+    for _ in 0..POLLS {
+        let before = empty();
+        poll(host);
+        if empty() - before == process.rail_count() as u64 {
+            break;
+        }
+    }
     for route in std::mem::take(&mut host.messenger().flow.turns) {
         in_turn(process, host, route);
     }

@@ -10,8 +10,8 @@
 //! the process up (`known_route`) once the bound of unexpected messages is exceeded.
 //!
 //! Open MPI's communicator points to the PML's part (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm`
-//! (`context.rs`). Grade: hot. Threads: routes: any; the queues belong to the thread that has entered the PML. Tests:
-//! `pml/tests.rs`.
+//! (`module/context.rs`). Grade: hot. Threads: routes: any; the queues belong to the thread that has entered the PML.
+//! Tests: `pml/tests.rs`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -29,12 +29,13 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::instance::{Pml, State};
-use super::libmpi;
 use super::request::{Core, Handle};
 use crate::runtime::device::Port;
 use crate::runtime::entry::Argument;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::libmpi;
 use crate::runtime::listeners::Listeners;
+use crate::runtime::variables::queues::HasQueues;
 
 pub(crate) type Queues = queues::Queues<Handle>;
 
@@ -191,11 +192,6 @@ impl Communicator {
         unsafe { self.first_port.as_ref() }.enter()
     }
 
-    /// Returns the queue lengths, for any thread.
-    pub(crate) fn lengths(&self) -> &Lengths {
-        &self.lengths
-    }
-
     /// Returns the queues, for a thread that has entered the PML and has no `State` to lend.
     ///
     /// # Safety
@@ -208,6 +204,13 @@ impl Communicator {
 
     pub(crate) fn into_queues(self) -> Queues {
         self.queues.into_inner()
+    }
+}
+
+impl HasQueues for Communicator {
+    unsafe fn lengths<'comm>(comm: *mut sys::ompi_communicator_t) -> Option<&'comm Lengths> {
+        // SAFETY: P1: it lives, as this function requires.
+        unsafe { Comm::new(comm) }.if_added().map(|communicator| &communicator.lengths)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component that Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
-//! Grade: setup. Threads: one. Tests: below; `hw-tests/tests/device/choice.rs`.
+//! Grade: setup. Threads: one. Tests: `hw-tests/tests/device/choice.rs`.
 //!
 //! Open MPI considers the components whose names are in a list, but uses only the first name of a list from the user.
 //! So [`open`] adds each of the user's names: with `--mca pml ibex,ob1` Open MPI goes on with ob1 if ibex declines.
@@ -15,19 +15,19 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use engine::tunables::{Faces, OutOfBounds, Tunables};
-use ibex_ffi::openmpi::process::{Name, Process};
+use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{self, PML_VERSION};
 use ibex_ffi::openmpi::{sys, variable};
 
+use super::communicator::Communicator;
 use super::instance::{self, Pml, Rail, Settings};
-use super::persistent::FUNCTIONS;
 use super::tools::listening;
 use super::{module, progress};
-use crate::runtime::component::{DATA, Shown, names_ibex, version};
+use crate::runtime::component::{DATA, Shown, considered, names_ibex, permits_ibex, version};
 use crate::runtime::entry::entry3;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
-use crate::runtime::variables::{self, now};
+use crate::runtime::variables::{self, now, queues};
 use crate::runtime::{copies, messages, modex, poller, refusal};
 
 /// Length of a receive slot, bytes, if no other component has opened the ports.
@@ -56,7 +56,7 @@ extern "C" fn register() -> c_int {
         // SAFETY: P4: the component is being registered, so only this thread uses it.
         let version = unsafe { &(*mca_pml_ibex_component.get()).pmlm_version };
         let registered = variables::register_pml(version)
-            .and_then(|()| super::tools::variables::register(version))
+            .and_then(|()| queues::register::<Communicator>(version))
             .and_then(|()| variables::register_without_btl());
         registered.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
     })
@@ -142,8 +142,6 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Box<Pml>> {
         read_size: tunables.read_size as u32,
         unexpected_memory: tunables.unexpected_memory,
         threads,
-        functions: FUNCTIONS,
-        poll_more: progress::poll_more::<false>,
     };
     let request = Request {
         tunables,
@@ -177,17 +175,6 @@ pub(crate) fn is_asked_for() -> bool {
     names_ibex(&pmls())
 }
 
-/// Returns the names that [`open`] adds to the list of PMLs.
-pub(crate) fn considered(list: &str) -> Vec<&str> {
-    if names_ibex(list) {
-        list.split(',').map(str::trim).collect()
-    } else if permits_ibex(list) {
-        vec!["ibex"]
-    } else {
-        Vec::new()
-    }
-}
-
 /// Returns why the PML declines for this job, whatever its ports.
 pub(crate) fn declines() -> Option<&'static str> {
     // With fault tolerance Open MPI looks into pending requests, assuming that they are ob1's or cm's.
@@ -197,65 +184,4 @@ pub(crate) fn declines() -> Option<&'static str> {
     let btls = variable::text(c"btl", None, None).unwrap_or_default();
     (!is_asked_for() && !permits_ibex(&btls))
         .then_some("the PML declines, as the parameter btl leaves ibex out and the parameter pml does not ask for it")
-}
-
-/// Whether a user's list names ibex, is empty, or excludes only others.
-fn permits_ibex(list: &str) -> bool {
-    match list.trim().strip_prefix('^') {
-        Some(without) => !names_ibex(without),
-        None => list.trim().is_empty() || names_ibex(list),
-    }
-}
-
-/// Whether a process has selected this PML; prints a message if not.
-pub(crate) fn is_same(process: Process) -> bool {
-    let peer = modex::from_openmpi(process.name());
-    let is_me = Process::me().is_some_and(|me| me.name() == process.name());
-    if is_me || modex::has_pml(peer) {
-        return true;
-    }
-    messages::other_pml(peer, &process.host());
-    false
-}
-
-/// Prints a message if rank 0 has selected another PML: Open MPI compares every host with rank 0, but names no remedy.
-pub(crate) fn say_of_rank_0() {
-    let rank_0 = Process::me().and_then(|me| Process::of(Name { rank: 0, ..me.name() }));
-    rank_0.map(is_same);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::messenger::matching::Contexts;
-
-    #[test]
-    fn the_module_has_the_functions_and_the_context_numbers_that_open_mpi_needs() {
-        // SAFETY: a static that nobody writes.
-        let module = unsafe { module::pointer().read() };
-        assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
-        assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive a lack of them");
-        assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
-    }
-
-    #[test]
-    fn open_mpi_considers_each_name_of_a_list_that_includes_ibex_and_ibex_for_a_list_that_permits_it() {
-        assert_eq!(considered("ibex"), ["ibex"]);
-        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
-        for list in ["", "^ucx", "^ucx,cm"] {
-            assert_eq!(considered(list), ["ibex"], "{list:?}");
-        }
-        for list in ["ob1", "^ibex", "^ucx, ibex", "ibexx", "ucx,ob1"] {
-            assert!(considered(list).is_empty(), "{list:?}");
-        }
-    }
-
-    #[test]
-    fn a_list_permits_ibex_if_it_names_ibex_or_is_empty_or_excludes_only_others() {
-        for (list, permits) in
-            [("", true), ("self,ibex", true), ("^tcp", true), ("self,vader", false), ("^ibex", false), ("tcp", false)]
-        {
-            assert_eq!(permits_ibex(list), permits, "{list:?}");
-        }
-    }
 }

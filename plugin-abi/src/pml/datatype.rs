@@ -5,15 +5,17 @@
 //! element that is split. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::InlineSpan;
 
-use super::libmpi;
 use super::module::Code;
 use crate::runtime::entry::Argument;
+use crate::runtime::libmpi;
+use crate::runtime::user_memory::{Convertor, copy};
 
 /// Number of bytes that [`UserData::copy_to`] copies at a time if a side has gaps.
 const PIECE: usize = 32 * 1024;
@@ -76,12 +78,12 @@ impl Extent {
         Extent { start, length, is_lent: () }
     }
 
-    /// Returns the extent of a copy of data.
-    ///
-    /// # Safety
-    /// The bytes live while the value is used. They are not written by it.
-    pub(crate) unsafe fn of_copy(bytes: &[u8]) -> Extent {
-        Extent::new(bytes.as_ptr().cast_mut(), bytes.len())
+    /// Names the contiguous data of a send, which may be read while this value is used.
+    #[inline(always)]
+    pub(crate) fn span(&self) -> InlineSpan<'_> {
+        debug_assert!(!self.start.is_null(), "data with gaps is packed");
+        // SAFETY: P2: so many bytes may be read; a span of no bytes is not read.
+        unsafe { InlineSpan::new(self.start, self.length) }
     }
 
     /// Returns `length` bytes from `offset` on, as many of them as the data has.
@@ -171,59 +173,6 @@ impl Drop for Attached {
     }
 }
 
-struct Convertor(Box<sys::opal_convertor_t>);
-
-impl Convertor {
-    /// Makes a convertor that packs the data.
-    fn packing(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
-        // SAFETY: the call constructs the convertor in place; P2: the data may be read; its datatype lives.
-        Self::made(|place| unsafe { libmpi::ibex_convertor_send(place, datatype.0, count, buffer) })
-    }
-
-    /// Makes a convertor that unpacks to the data.
-    fn unpacking(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
-        // SAFETY: the call constructs the convertor in place; P2: the data may be written; its datatype lives.
-        Self::made(|place| unsafe { libmpi::ibex_convertor_receive(place, datatype.0, count, buffer) })
-    }
-
-    fn made(construct: impl FnOnce(*mut sys::opal_convertor_t) -> c_int) -> Option<Self> {
-        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
-        let code = construct(convertor.as_mut_ptr());
-        // SAFETY: P4: Open MPI's function has constructed it in place, even if it has failed.
-        let convertor = Convertor(unsafe { convertor.assume_init() });
-        (code == sys::OPAL_SUCCESS).then_some(convertor)
-    }
-
-    /// Packs up to the length of `to`. Returns the number of bytes, which is smaller if an element would be split.
-    fn pack(&mut self, to: &mut [u8]) -> usize {
-        let mut piece = sys::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-        let (mut pieces, mut bytes) = (1, to.len());
-        // SAFETY: a convertor of `packing`, and a piece that is writable for its length; the counts live during the
-        // call.
-        let code =
-            unsafe { libmpi::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
-        if code < 0 { 0 } else { bytes }
-    }
-
-    /// Unpacks the next bytes of the message. Returns false if it cannot unpack all of them.
-    #[must_use]
-    fn unpack(&mut self, from: &[u8]) -> bool {
-        let mut piece = sys::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
-        let (mut pieces, mut bytes) = (1, from.len());
-        // SAFETY: a convertor of `unpacking`, and a piece that is only read; the counts live during the call.
-        let code =
-            unsafe { libmpi::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
-        code >= 0 && bytes == from.len()
-    }
-}
-
-impl Drop for Convertor {
-    fn drop(&mut self) {
-        // SAFETY: constructed in place, and not used afterwards.
-        unsafe { libmpi::ibex_convertor_destruct(&raw mut *self.0) };
-    }
-}
-
 /// The data of a request. P2 holds for it until the request is finished.
 #[repr(C)]
 pub(crate) struct UserData {
@@ -264,6 +213,12 @@ impl UserData {
     #[inline(always)]
     pub(crate) fn description(&self) -> &Description {
         &self.description
+    }
+
+    fn convertor(&self, is_packing: bool) -> Option<Convertor> {
+        let Description { buffer, count, datatype } = self.description;
+        // SAFETY: P2: the data may be read (send) or written (receive); P4: its datatype lives.
+        unsafe { Convertor::new(is_packing, (buffer, count), datatype.0) }
     }
 
     #[cold]
@@ -328,7 +283,7 @@ impl Data for UserData {
     fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
         if !self.is_contiguous() {
             if self.convertor.is_none() {
-                self.convertor = Convertor::packing(&self.description);
+                self.convertor = self.convertor(true);
             }
             return self.convertor.as_mut().map_or(0, |from| from.pack(to));
         }
@@ -346,7 +301,7 @@ impl Data for UserData {
         }
         if !self.is_contiguous() {
             if offset == 0 {
-                self.convertor = Convertor::unpacking(&self.description);
+                self.convertor = self.convertor(false);
             }
             let is_put = self.convertor.as_mut().is_some_and(|to| to.unpack(from));
             if !is_put {
@@ -362,43 +317,5 @@ impl Data for UserData {
     #[inline(always)]
     fn end(&mut self) {
         self.convertor = None;
-    }
-}
-
-/// Copies bytes; 8 to 16 of them without a call. Source and destination may overlap, because programs do that in
-/// messages to themselves, although MPI forbids it.
-#[inline(always)]
-pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
-    const WORD: usize = size_of::<u64>();
-    if length.wrapping_sub(WORD) <= WORD {
-        // SAFETY: P2: both have `length` bytes: the first 8 and the last 8, which may overlap.
-        unsafe {
-            let (first, last) =
-                (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
-            to.cast::<u64>().write_unaligned(first);
-            to.add(length - WORD).cast::<u64>().write_unaligned(last);
-        }
-    } else {
-        // SAFETY: P2: both have `length` bytes.
-        unsafe { to.copy_from(from, length) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copy_preserves_the_bytes_even_if_source_and_destination_overlap() {
-        let pattern: Vec<u8> = (0..80).collect();
-        for length in 0..70 {
-            for (to, from) in [(0, 3), (3, 0), (5, 5)] {
-                let mut bytes = pattern.clone();
-                let start = bytes.as_mut_ptr();
-                // SAFETY: both ranges are within `bytes`.
-                unsafe { copy(start.add(to), start.add(from), length) };
-                assert_eq!(bytes[to..to + length], pattern[from..from + length], "{length} bytes");
-            }
-        }
     }
 }

@@ -3,12 +3,12 @@
 //!
 //! `component` makes it when Open MPI initialises the PML, and drops it at the end. ARCHITECTURE.md ("Rules") has the
 //! order in which a caller enters the PML and ports. Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the
-//! process, otherwise none. Tests: below.
+//! process, otherwise none. Tests: `pml/tests.rs`.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
@@ -16,14 +16,15 @@ use engine::messenger::host;
 use engine::messenger::rails::Rails;
 use engine::messenger::rails::quiet::Quiet;
 
-use super::ports::shared_memory::SharedMemory;
-use super::request::{Handle, RequestFunctions, Requests};
+use super::progress::poll_more;
+use super::request::{Handle, Requests};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::{self, Frame, Frames};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
+use crate::runtime::shared_memory::SharedMemory;
 use crate::runtime::token::Tag;
 
 pub(crate) struct Settings {
@@ -37,9 +38,6 @@ pub(crate) struct Settings {
     pub(crate) unexpected_memory: u64,
     /// Whether several threads may call at the same time.
     pub(crate) threads: bool,
-    pub(crate) functions: RequestFunctions,
-    /// Function that polls shared memory and all rails.
-    pub(crate) poll_more: PollMore,
 }
 
 /// Function that polls shared memory and all rails. Returns the number of events.
@@ -58,7 +56,7 @@ pub(crate) struct Rail {
 /// The PML. `state` stands first, at the PML's own address, so a receive needs only one pointer.
 #[repr(C)]
 pub(crate) struct Pml {
-    state: Exclusive<State>,
+    pub(super) state: Exclusive<State>,
     rails: Box<[Rail]>,
     /// Whether there is one rail and no shared memory. Written only while MPI is initialised.
     has_one_rail: Cell<bool>,
@@ -66,11 +64,9 @@ pub(crate) struct Pml {
     only_rail: AtomicPtr<Rail>,
     /// A [`PollMore`].
     poll_more: AtomicPtr<()>,
-    /// Shared memory of this host, or null.
-    shared_memory: AtomicPtr<SharedMemory>,
     has_threads: bool,
-    /// The state, while the thread that has entered it runs a call in [`Pml::within`]; else null.
-    within: AtomicPtr<State>,
+    /// Shared memory of this host, if it reaches another process.
+    shared_memory: OnceLock<SharedMemory>,
 }
 
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3. `Exclusive` guards
@@ -96,14 +92,14 @@ pub(crate) struct State {
     pub(crate) busy: Busy,
     /// Whether the job must end.
     pub(crate) has_failed: bool,
-    /// Whether [`super::leave::leave`] has work to do once nothing is entered.
+    /// Whether [`super::progress::leave`] has work to do once nothing is entered.
     pub(crate) has_more: bool,
 }
 
 // SAFETY: the pointers lead to records of the PML, which are used only with this state (P3).
 unsafe impl Send for State {}
 
-/// Requests that are finished and wait for [`super::finish::tell`], linked by their `next`.
+/// Requests that are finished and wait for [`super::host::tell`], linked by their `next`.
 pub(crate) struct Chain {
     pub(crate) first: Option<Handle>,
     /// Meaningless without a first one.
@@ -113,9 +109,6 @@ pub(crate) struct Chain {
 impl Chain {
     pub(crate) const EMPTY: Chain = Chain { first: None, last: None };
 }
-
-/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache.
-const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
@@ -180,16 +173,8 @@ pub(crate) unsafe fn end() {
 
 impl Rail {
     pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
-        let attributes = port.attributes();
-        let longest = attributes.max_message.min(u64::from(read_size)) as u32;
-        let properties = host::Rail {
-            port: port.index(),
-            mbps: attributes.mbps,
-            max_inline: attributes.max_inline as usize,
-            copy_size: eager_limit.min(port.bounce_size()).min(port.receive_size()),
-            receive_size: port.receive_size(),
-            read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
-        };
+        let sizes = (eager_limit.min(port.bounce_size()), port.receive_size());
+        let properties = host::Rail::new(port.index(), port.attributes(), sizes, read_size);
         Rail {
             entry: NonNull::from(port.exclusive()),
             frame: UnsafeCell::new(Frame::new()),
@@ -236,30 +221,19 @@ const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { 256 };
 /// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
 const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
 
-/// Gives all rails the same sizes, because messages may move between ports, and makes the ports keep unposted messages.
-fn make_alike(rails: &mut [Rail]) {
-    let least = |size: fn(&host::Rail) -> usize| rails.iter().map(|rail| size(&rail.properties)).min();
-    let (copy_size, receive_size) = (least(|rail| rail.copy_size), least(|rail| rail.receive_size));
-    for rail in rails {
-        let properties = &mut rail.properties;
-        properties.copy_size = copy_size.unwrap_or_default();
-        properties.receive_size = receive_size.unwrap_or_default();
-        if let Some(mut port) = rail.port.enter() {
-            port.keep_unposted(Tag::PML.0);
-        }
-    }
-}
-
 impl Pml {
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {
         if rails.len() > 1 {
-            make_alike(&mut rails);
+            host::Rail::make_alike(&mut rails.iter_mut().map(|rail| &mut rail.properties).collect::<Vec<_>>());
+            for mut port in rails.iter().filter_map(Rail::enter) {
+                port.keep_unposted(Tag::PML.0);
+            }
         }
         let rails_state = Rails::new(rails.iter().map(|rail| &rail.properties), MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
             messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown), rails_state),
-            requests: Requests::new(settings.functions),
+            requests: Requests::new(),
             rank: settings.rank,
             quiet: Quiet::default(),
             finished: Chain::EMPTY,
@@ -279,13 +253,12 @@ impl Pml {
             has_one_rail: Cell::new(is_alone),
             only_rail: AtomicPtr::default(),
             poll_more: AtomicPtr::default(),
-            shared_memory: AtomicPtr::new(null_mut()),
             has_threads: settings.threads,
-            within: AtomicPtr::new(null_mut()),
+            shared_memory: OnceLock::new(),
             state,
         });
         // Only now, because moving the rails would invalidate pointers into them.
-        pml.poll_by(settings.poll_more, false);
+        pml.poll_by(poll_more::<false>, false);
         pml
     }
 
@@ -309,45 +282,12 @@ impl Pml {
     pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
         self.has_one_rail.set(false);
         self.only_rail.store(null_mut(), Ordering::Relaxed);
-        self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
+        self.shared_memory.set(shared).unwrap_or_else(|_| unreachable!("called once"));
     }
 
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
-        // SAFETY: a leaked box, freed when the PML is dropped. Acquire pairs with the Release in `use_shared_memory`.
-        unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Runs `call`, which may call [`Self::with_state`] on this thread, and lends it the entered state.
-    #[inline]
-    pub(crate) fn within<R>(&self, state: &mut State, call: impl FnOnce() -> R) -> R {
-        // Relaxed: another thread that reads the value finds the lock taken, and does not use it.
-        let before = self.within.load(Ordering::Relaxed);
-        self.within.store(state, Ordering::Relaxed);
-        let result = call();
-        self.within.store(before, Ordering::Relaxed);
-        result
-    }
-
-    /// Runs `deal` on the state from a callback of the shared-memory BTL. The callback comes either from a call inside
-    /// [`Self::within`], which lends its state, or from Open MPI's progress; then this enters the PML.
-    #[inline]
-    pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
-        let within = self.within.load(Ordering::Relaxed);
-        if !self.has_threads && !within.is_null() {
-            // SAFETY: P3: without threads this runs inside `within`, whose caller does not use its reference meanwhile.
-            return deal(unsafe { &mut *within });
-        }
-        // Without `leave`, which could enter the BTL from its own callback; the next progress of the PML does that.
-        if let Some(mut state) = self.enter() {
-            deal(&mut state);
-        } else {
-            // SAFETY: P3: this thread has entered the PML, so it is inside its own call in `within`, whose caller does
-            // not use its reference meanwhile.
-            let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
-            // Panics rather than drop a message, for which a receive would wait for ever.
-            deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
-        }
+        self.shared_memory.get()
     }
 
     #[inline(always)]
@@ -379,57 +319,5 @@ impl Pml {
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()
-    }
-}
-
-impl Drop for Pml {
-    fn drop(&mut self) {
-        let shared = *self.shared_memory.get_mut();
-        if !shared.is_null() {
-            // SAFETY: leaked by `use_shared_memory`, and dropped once.
-            drop(unsafe { Box::from_raw(shared) });
-        }
-    }
-}
-
-#[cfg(test)]
-impl Pml {
-    pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
-        let functions = RequestFunctions { start: None, free: None, cancel: None };
-        let settings = Settings {
-            rank: 0,
-            eager_limit: 0,
-            read_size: 0,
-            unexpected_memory: 0,
-            threads,
-            functions,
-            poll_more: |_, _| 0,
-        };
-        Pml::new(Vec::new(), &settings)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_callback_gets_the_state_of_the_call_that_it_came_from() {
-        for threads in [false, true] {
-            let pml = Pml::of_no_rails(threads);
-            let mut state = pml.enter().expect("nobody is inside");
-            let mut is_dealt_with = false;
-            let place = std::ptr::from_mut(&mut *state);
-            pml.within(&mut state, || pml.with_state(|state| is_dealt_with = std::ptr::eq(state, place)));
-            assert!(is_dealt_with);
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "the shared-memory BTL calls back only where it was called from `within`")]
-    fn with_state_panics_rather_than_drop_a_message() {
-        let pml = Pml::of_no_rails(false);
-        let _state = pml.enter().expect("nobody is inside");
-        pml.with_state(|_| ());
     }
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
-//! - Called by Open MPI: `component` (life of the PML), and by the table of `module`: `context` (adds and removes
-//!   processes and communicators), `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`,
-//!   `datatype`.
-//! - The process: `instance` (the state, and the right to use it), `progress` (polls, and hands what arrived to the
-//!   messenger), `leave` (what follows once nothing is entered), `finish` (completes requests).
-//! - `ports` lends the ports, and knows which route leads to a peer; `tools` has all that tools see.
-//!
-//! Matching and protocols are `engine::messenger`'s, which calls this folder as its `host`.
+//! - Called by Open MPI: `component` (life of the PML), and `module`: the table of functions, with those that add
+//!   processes and communicators, send, receive and probe. Their objects: `request`, `communicator`, `datatype`.
+//! - The process: `instance` (the state, and the right to use it), `progress` (polls, hands what arrived to the
+//!   messenger, and leaves the PML).
+//! - Called by the messenger, which does matching and protocols (`engine::messenger`): `host` (requests, memory,
+//!   ports), `communicator`, `peers` (which route leads to a peer), and `tools` (all that tools see).
 //!
 //! A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. *Nothing is
 //! entered* while the thread has entered neither the PML nor a port. Safety: unsafe blocks of this folder cite the
@@ -17,7 +15,7 @@
 //!   from `State::requests.take` to `State::requests.give_back`, which takes only a request that is finished or was
 //!   never begun, and to which nothing refers any more. So a handle in a communicator's queue, in `State`, in a token
 //!   that the engine returns, or owned by a call leads to a request that is alive. While a request is not finished, its
-//!   communicator and datatype live, too. After `finish::finish` only its owner uses a request. The PML's
+//!   communicator and datatype live, too. After `host::finish` only its owner uses a request. The PML's
 //!   communicators in `contexts` of the messenger's state are alive, so a `&'static Communicator` that comes from there
 //!   or from an unfinished request may be used while the PML is entered without a break.
 //! - **P2** The memory that the data of a request or a call describes may be read (send) or written (receive) until the
@@ -41,22 +39,14 @@
 
 mod communicator;
 mod component;
-mod context;
 mod datatype;
-mod finish;
 mod host;
 mod instance;
-mod leave;
-mod libmpi;
 mod module;
-mod persistent;
-mod ports;
-mod probe;
+mod peers;
 mod progress;
-mod receive;
 mod request;
-mod send;
 mod tools;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

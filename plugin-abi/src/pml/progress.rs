@@ -1,36 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: polls shared memory and the rails, and hands what they report to the messenger.
+//! Progress: polls shared memory and the rails, and hands what they report to the messenger; and leaves the PML, after
+//! which callbacks run, frames go to the BTL, and the job ends if it must.
 //!
-//! Whole messages with a posted receive are delivered in place, while their port is entered ([`Receiver`]); all others
-//! after the poll, in order of arrival, with the PML entered, so messages keep their order although Open MPI's
-//! callbacks may poll again. Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), and the BTL's waits
-//! ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI programs of
-//! `hw-tests`.
+//! Whole messages with a posted receive are delivered in place, while their port is entered; all others after the
+//! poll, in order of arrival, with the PML entered, so messages keep their order although callbacks may poll again.
+//! Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), the BTL's waits ([`begin`]), and by all that has
+//! entered the PML ([`leave`]). Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI
+//! programs of `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
 
 use engine::events;
-use engine::messenger::host::Memory;
-use engine::messenger::rails::completions::{self, ByRail};
-use engine::messenger::receive::search;
-use engine::messenger::route::Route;
-use engine::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
+use engine::messenger::rails::completions::{self, Receiver};
+use engine::messenger::send;
+use engine::transport::{Polled, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
+use super::host;
 use super::instance::{Pml, Rail, State, pml};
-use super::leave::{leave, leave_call};
-use super::ports::{local, memory};
-use super::tools::deferred::{self, Deferred};
-use super::tools::transfers;
+use super::peers;
+use super::tools::{deferred, transfers};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::poller;
-use crate::runtime::token::{Face, Tag};
 use crate::runtime::watch::{Completed, SAFETY};
+use crate::runtime::{failures, libmpi, poller};
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) extern "C" fn pml_progress() -> c_int {
@@ -62,13 +59,55 @@ fn show() {
     events::progress(SAFETY);
 }
 
+/// Makes the PML poll for the BTL as well.
+pub(crate) fn begin() {
+    let poll = || {
+        let Some(pml) = pml() else { return 0 };
+        let Some(mut state) = pml.try_enter() else { return 0 };
+        // The caller waits for a rail, so rails are polled even if shared memory is busy.
+        state.quiet.have_reported(1);
+        let count = poll_here::<false>(pml, &mut state);
+        leave(pml, state);
+        count as c_int
+    };
+    poller::set_pml(poller::Pml { poll, watch_polls: || watch_polls(true) });
+}
+
+/// Polls until the request of a blocking call is finished; leaves the PML between the rounds.
+#[inline(always)]
+pub(crate) fn until<'pml>(
+    pml: &'pml Pml,
+    mut state: Entered<'pml, State>,
+    is_finished: impl Fn(&mut State) -> bool,
+    poll: impl Fn(&Pml, &mut State) -> usize,
+) -> Entered<'pml, State> {
+    let mut idle = Idle::new();
+    loop {
+        let count = poll(pml, &mut state);
+        if is_finished(&mut state) {
+            return state;
+        }
+        leave_call(pml, state);
+        if count == 0 {
+            idle.nothing_happened();
+        }
+        // This call had entered the PML, so no call above it on the stack has.
+        state = pml.enter().expect("nothing calls back from inside");
+        if is_finished(&mut state) {
+            return state;
+        }
+    }
+}
+
+// ---- polls ----------------------------------------------------------------------------------------------------------
+
 /// Takes one batch of completions from each rail. Returns their number.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     poll_here::<false>(pml, state)
 }
 
-/// [`poll`] of one batch, inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
+/// [`poll`], inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     if let Some(rail) = pml.only_rail() {
@@ -86,7 +125,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
     }
     let mut count = 0;
     if let Some(shared) = pml.shared_memory() {
-        count = local::poll(pml, state, shared);
+        count = peers::poll_shared_memory(pml, state, shared);
         if count > 0 {
             state.has_more |= state.busy.polled(1);
         }
@@ -127,7 +166,10 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
     let mut deferred = None;
-    let receiver = Receiver::<MULTI_RAIL, TOLD> { state, rail: index, deferred: &mut deferred };
+    let receiver =
+        Receiver::<_, _, MULTI_RAIL>::new(state, index, |state: &mut State, communicator, envelope, bytes: &[u8]| {
+            TOLD && deferred::defer(state, &mut deferred, (communicator, envelope), bytes)
+        });
     let Polled { taken: done, reported } = if WATCHED {
         port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
@@ -148,65 +190,11 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     done + reported
 }
 
-/// Approximate number of polls of a busy port between two checks of its connections.
-const BETWEEN_LOOKS: u32 = 256;
-
-/// Delivers whole messages that have a posted receive while the port polls.
-struct Receiver<'a, const MULTI_RAIL: bool, const TOLD: bool> {
-    state: &'a mut State,
-    rail: usize,
-    deferred: &'a mut Option<Deferred>,
-}
-
-impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MULTI_RAIL, TOLD> {
-    type Requests = State;
-
-    #[inline(always)]
-    fn requests(&mut self) -> &mut State {
-        self.state
-    }
-
-    #[inline(always)]
-    fn takes(&mut self, arrived: Arrived) -> bool {
-        if MULTI_RAIL && !self.state.messenger.rails.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
-            return false;
-        }
-        if arrived.immediate.tag() != Tag::PML.0 {
-            return false;
-        }
-        // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only after the poll has returned.
-        let bytes = unsafe { received(arrived.addr, arrived.len) };
-        let deferred = &mut *self.deferred;
-        let is_taken = search::is_taken(self.state, bytes, |state, communicator, envelope, bytes| {
-            TOLD && deferred::defer(state, deferred, (communicator, envelope), bytes)
-        });
-        if MULTI_RAIL && is_taken {
-            self.state.messenger.rails.multi_rail.count(self.rail, arrived.immediate.endpoint());
-        }
-        is_taken
-    }
-
-    #[cold]
-    fn is_busy(&mut self) {
-        self.state.has_more |= self.state.busy.polled(BETWEEN_LOOKS);
-    }
-}
-
-/// Returns the bytes of a message in its receive slot.
-///
-/// # Safety
-/// R1, R2: the adapter has filled the slot, which is not posted again while the bytes are used.
-#[inline(always)]
-unsafe fn received<'a>(addr: u64, len: u32) -> &'a [u8] {
-    // SAFETY: R1, R2: as this function requires.
-    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(addr as usize), len as usize) }
-}
-
 /// Takes completions in place: those of the BTL's operations and, with one rail, of the PML's silent send buffers.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
-        if let (Some(buffer), [buffers]) = (memory::as_buffer(token), &mut *self.messenger.rails.buffers) {
+        if let (Some(buffer), [buffers]) = (host::as_buffer(token), &mut *self.messenger.rails.buffers) {
             return buffers.give_back_silent(buffer);
         }
         let is_taken = self.operations.takes_request(token);
@@ -237,7 +225,7 @@ fn handle_all<const WATCHED: bool>(
             let stamp = source.zip(frame.batch.stamp(place));
             transfers::completed(Some(Completed { port: rail.port().index(), stamp }));
         }
-        if !handle_own(pml, state, index, completion) {
+        if !completions::handle(pml, state, index, completion) {
             // The BTL raises its events after the PML was left: those of later completions wait for them.
             polled = polled.or_else(begin);
             is_for_btl = true;
@@ -262,72 +250,91 @@ fn handle_all<const WATCHED: bool>(
     }
 }
 
-/// Handles a completion. Returns false if the BTL must handle it, instead of the PML or as well.
-#[inline(always)]
-fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion) -> bool {
-    match *completion {
-        Completion::Message { addr, len, immediate, qp_num, .. } => {
-            let tag = Tag(immediate.tag());
-            if tag.face() != Face::Pml {
-                return false;
-            }
-            // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only after the batch is released.
-            let bytes = unsafe { received(addr, len) };
-            completions::message(pml, state, bytes, ByRail { rail, immediate, qp_num });
-            true
-        }
-        Completion::Request { token, to, outcome } => {
-            let Some(record) = State::record_of(token) else { return false };
-            completions::request(pml, state, (rail, to), record, outcome);
-            true
-        }
-        Completion::PeerFailed { peer } => {
-            completions::peer_failed(pml, state, Route::new(rail, peer));
-            false
-        }
-        Completion::LinkChanged { is_up } => {
-            completions::link_changed(pml, state, rail, is_up);
-            false
-        }
+// ---- leaving --------------------------------------------------------------------------------------------------------
+
+/// Sends messages whose turn it is, and leaves the PML; then calls callbacks, passes frames to the BTL, and ends the
+/// job if it must.
+#[inline]
+pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
+    if state.has_more {
+        leave_for_more(pml, state);
     }
 }
 
-/// Polls until the request of a blocking call is finished; leaves the PML between the rounds.
-#[inline(always)]
-pub(crate) fn until<'pml>(
-    pml: &'pml Pml,
-    mut state: Entered<'pml, State>,
-    is_finished: impl Fn(&mut State) -> bool,
-    poll: impl Fn(&Pml, &mut State) -> usize,
-) -> Entered<'pml, State> {
-    let mut idle = Idle::new();
-    loop {
-        let count = poll(pml, &mut state);
-        if is_finished(&mut state) {
-            return state;
-        }
-        leave_call(pml, state);
-        if count == 0 {
-            idle.nothing_happened();
-        }
-        // This call had entered the PML, so no call above it on the stack has.
-        state = pml.enter().expect("nothing calls back from inside");
-        if is_finished(&mut state) {
-            return state;
-        }
+/// [`leave`] for a blocking call. Also calls Open MPI's progress if it is due after many successful polls.
+#[inline]
+pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
+    if state.has_more {
+        leave_call_for_more(pml, state);
     }
 }
 
-/// Makes the PML poll for the BTL as well.
-pub(crate) fn begin() {
-    let poll = || {
-        let Some(pml) = pml() else { return 0 };
-        let Some(mut state) = pml.try_enter() else { return 0 };
-        // The caller waits for a rail, so rails are polled even if shared memory is busy.
-        state.quiet.have_reported(1);
-        let count = poll_here::<false>(pml, &mut state);
-        leave(pml, state);
-        count as c_int
-    };
-    poller::set_pml(poller::Pml { poll, watch_polls: || watch_polls(true) });
+#[cold]
+#[inline(never)]
+fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
+    let is_due = state.busy.take_due();
+    leave_for_more(pml, state);
+    if is_due {
+        libmpi::progress();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
+    if !state.messenger.flow.turns.is_empty() {
+        send::in_turns(pml, &mut *state, |state| {
+            state.quiet.have_reported(1);
+            poll_here::<false>(pml, state);
+        });
+    }
+    state.has_more = false;
+    let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
+    let mut is_to_tell = state.finished.first.is_some();
+    drop(state);
+    if has_failed {
+        end_job(pml);
+    }
+    if !operations.is_empty() {
+        poller::operations_done(operations);
+    }
+    for mut frame in for_btl {
+        deliver(pml, &mut frame);
+        if let Some(mut state) = pml.enter() {
+            state.frames.give_back_released(frame);
+            is_to_tell |= state.finished.first.is_some();
+        }
+    }
+    if is_to_tell {
+        host::tell(pml);
+    }
+}
+
+fn deliver(pml: &Pml, frame: &mut Frame) {
+    let rail = &pml.rails()[frame.rail];
+    poller::deliver(rail.port().index(), frame);
+    if let Some((source, polled)) = frame.polled.take() {
+        events::end_batch(source, polled);
+    }
+    if !frame.batch.clear_of_requests()
+        && let Some(mut port) = rail.enter()
+    {
+        port.release(&mut frame.batch);
+    }
+}
+
+/// Ends the job, because MPI has no other way to report a lost peer. Prints the reason, unless it was printed.
+#[cold]
+fn end_job(pml: &Pml) {
+    #[cfg(test)]
+    if super::instance::OF_TEST.get().is_some() {
+        return super::instance::JOB_HAS_ENDED.set(true);
+    }
+    for rail in pml.rails() {
+        if let Some(mut port) = rail.enter() {
+            failures::tell(&mut port);
+        }
+    }
+    // SAFETY: ends the process.
+    unsafe { sys::ibex_abort(1) };
 }

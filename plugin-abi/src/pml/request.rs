@@ -3,7 +3,7 @@
 //!
 //! The record has the owner of the request ([`Shell`]), the fields of the engine's protocols ([`Core`]), and those of
 //! events. Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests:
-//! below, and the MPI programs of `hw-tests`.
+//! `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -16,11 +16,12 @@ use ibex_ffi::openmpi::blank::Blank;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Comm;
-use super::datatype::{Attached, Datatype, Description, UserData};
+use super::datatype::{Attached, Datatype, Description, Extent, UserData};
 use super::instance::State;
-use super::libmpi;
+use super::module::persistent::FUNCTIONS;
 use crate::runtime::entry::Argument;
 use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::libmpi;
 use crate::runtime::listeners::{Listeners, Spec};
 
 pub(crate) type Core = request::Core<State>;
@@ -175,24 +176,16 @@ unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, shell.next);
 }
 
-/// Functions of a request, for Open MPI.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestFunctions {
-    pub(crate) start: sys::ompi_request_start_fn_t,
-    pub(crate) free: sys::ompi_request_free_fn_t,
-    pub(crate) cancel: sys::ompi_request_cancel_fn_t,
-}
-
+/// The requests, of which it has those that nobody uses.
 pub(crate) struct Requests {
     free: FreeList<Request>,
-    functions: RequestFunctions,
 }
 
 const GROW_BY: usize = 64;
 
 impl Requests {
-    pub(crate) const fn new(functions: RequestFunctions) -> Self {
-        Requests { free: FreeList::new(), functions }
+    pub(crate) const fn new() -> Self {
+        Requests { free: FreeList::new() }
     }
 
     /// Takes a request. Its fields have the values of its last use.
@@ -239,7 +232,7 @@ impl Requests {
 
     #[cold]
     fn grow(&mut self) -> NonNull<Request> {
-        let RequestFunctions { start, free, cancel } = self.functions;
+        let (start, free, cancel) = FUNCTIONS;
         self.free.add((0..GROW_BY).map(|_| Request::unused()).collect(), |request| {
             // SAFETY: P1: nobody has the request yet. Open MPI's part is constructed where it stays.
             unsafe { libmpi::ibex_request_construct(&raw mut (*request.as_ptr()).base, start, free, cancel) };
@@ -376,18 +369,10 @@ pub(crate) fn release((comm, datatype): (Comm, Datatype)) {
 
 const _: () = assert!(offset_of!(Request, base) == 0, "Open MPI's part stands first");
 const _: () = assert!(size_of::<Option<Handle>>() == size_of::<*mut Request>(), "a link, and a pointer or null");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pml::datatype::Extent;
-
-    #[test]
-    fn a_short_receive_uses_one_line_behind_open_mpis_part() {
-        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.data) + size_of::<Extent>());
-        assert!(offset_of!(Request, shell.next) == line && end <= line + 64, "{line} to {end}");
-        let role = offset_of!(Request, core.role);
-        assert_eq!(role, offset_of!(Request, shell.owner) + 1);
-        assert_ne!(role % align_of::<Request>(), 0, "a line may end between the two");
-    }
-}
+const _: () = {
+    let line = size_of::<sys::ompi_request_t>();
+    let end = offset_of!(Request, core.data) + size_of::<Extent>();
+    assert!(offset_of!(Request, shell.next) == line && end <= line + 64, "a short receive uses one line behind `base`");
+    let role = offset_of!(Request, core.role);
+    assert!(role == offset_of!(Request, shell.owner) + 1 && role % align_of::<Request>() != 0, "written at once");
+};

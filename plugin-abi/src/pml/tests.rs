@@ -7,19 +7,26 @@
 //! calls do not wait here. No test here covers other events or several threads.
 
 mod histories;
-pub(super) mod libmpi;
+pub(crate) mod libmpi;
 mod operation;
 mod process;
-pub(super) mod shared_memory;
+mod shared_memory;
 mod steps;
 mod told;
 mod world;
 
-use super::instance::JOB_HAS_ENDED;
-use super::module::Code;
-use super::ports::shared_memory::OTHER;
-use super::request::Mode;
+use std::ptr::NonNull;
+
+use super::host::as_buffer;
+use super::instance::{JOB_HAS_ENDED, State};
+use super::module::{Code, persistent};
+use super::request::{Handle, Mode};
+use crate::runtime::shared_memory::OTHER;
+use crate::runtime::token::{Face, RecordKind};
 use engine::messenger::header::{EAGER_SIZE, Header, MAX_SIZE, Match};
+use engine::messenger::host::{Memory, Record};
+use engine::messenger::rails::send_buffers::BufferId;
+use engine::transport::Token;
 use ibex_ffi::openmpi::sys;
 use libmpi::{BLOCK, REFUSALS};
 use operation::{How, Operation, Status, laid_out};
@@ -204,6 +211,18 @@ fn a_buffered_send_that_cannot_enter_the_pml_frees_its_copy() {
     assert_eq!(libmpi::take_attached(), 0);
 }
 
+#[test]
+fn starting_a_buffered_send_without_memory_fails_and_leaves_its_request_inactive() {
+    let world = World::new(TWO);
+    let persistent = How { is_persistent: true, ..How::NONBLOCKING };
+    let send = world.send(0, (1, 0, 3), Mode::Buffered, persistent, &content(3, 8)).expect("it has a request");
+    send.deactivate();
+    REFUSALS.set(1);
+    assert_eq!(persistent::start(send.request), Err(Code::NO_BUFFER));
+    assert!(send.is_inactive() && send.is_finished());
+    world.settle();
+}
+
 /// Receives `count` messages of tag 1 from process 0 to process 1, whose lengths are the first eight of [`LENGTHS`].
 fn receive_all(world: &World, sends: &[Operation], count: usize) {
     for message in 0..count {
@@ -237,4 +256,24 @@ fn a_receiver_holds_a_flooding_sender_back_and_lets_it_go_once_all_messages_are_
     world.settle();
     assert!(sends.iter().any(|send| !send.is_finished()), "nobody was held back");
     receive_all(&world, &sends, MANY);
+}
+
+#[test]
+fn a_token_names_its_record_and_a_token_of_the_btl_names_none() {
+    // SAFETY: P1: nobody follows this handle.
+    let request = unsafe { Handle::new(NonNull::without_provenance(0x1000.try_into().expect("not 0"))) };
+    let (least, most) = (BufferId(0), BufferId(u32::MAX - 1));
+    for record in
+        [Record::Read(request), Record::Sent(request), Record::Buffer(least), Record::Buffer(most), Record::Turn]
+    {
+        let token = State::token(record);
+        assert_ne!(token, Token(0), "which the engine never returns");
+        assert_eq!(State::record_of(token), Some(record));
+    }
+    assert_eq!([least, most].map(|buffer| as_buffer(State::token(Record::Buffer(buffer)))), [Some(least), Some(most)]);
+    let other = RecordKind::new(Face::Btl, 0).indexed(7);
+    assert_eq!(
+        (State::record_of(other), as_buffer(other), as_buffer(State::token(Record::Turn))),
+        (None, None, Some(BufferId::NONE))
+    );
 }

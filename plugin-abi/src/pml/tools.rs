@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), and of reads (`reads`); performance variables (`variables`). `listening`
+//! (`watch`), of transfers (`transfers`), and of reads (`reads`). `listening`
 //! opens and closes the fast paths when tools start or stop listening. Called by the messenger. Grade: pending;
 //! [`Tools::arrives`] and [`Tools::seeks`] are on the path of a watched message. Threads: the one that has entered the
 //! PML. Tests: as in `watch`, and `pml/tests/told.rs`.
@@ -27,7 +27,6 @@ pub(super) mod deferred;
 pub(super) mod listening;
 pub(super) mod reads;
 pub(super) mod transfers;
-pub(super) mod variables;
 pub(super) mod watch;
 
 /// The envelope of a message of this communicator.

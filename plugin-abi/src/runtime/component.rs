@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex. `refusal`
+//! Common parts of the BTL's and the PML's component structures, and what a user's lists of components say. `refusal`
 //! and `copies` find the reasons for which a component declines. Called by `btl/component.rs` and `pml/component.rs`.
 //! Grade: setup. Threads: any. Tests: below.
 
@@ -92,6 +92,25 @@ pub(crate) fn names_ibex(list: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
 }
 
+/// Returns the names that ibex adds to the list of PMLs that Open MPI considers.
+pub(crate) fn considered(list: &str) -> Vec<&str> {
+    if names_ibex(list) {
+        list.split(',').map(str::trim).collect()
+    } else if permits_ibex(list) {
+        vec!["ibex"]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether a user's list names ibex, is empty, or excludes only others.
+pub(crate) fn permits_ibex(list: &str) -> bool {
+    match list.trim().strip_prefix('^') {
+        Some(without) => !names_ibex(without),
+        None => list.trim().is_empty() || names_ibex(list),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +127,27 @@ mod tests {
             ("ibexx,self", false),
         ] {
             assert_eq!(names_ibex(list), asked, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn open_mpi_considers_each_name_of_a_list_that_includes_ibex_and_ibex_for_a_list_that_permits_it() {
+        assert_eq!(considered("ibex"), ["ibex"]);
+        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
+        for list in ["", "^ucx", "^ucx,cm"] {
+            assert_eq!(considered(list), ["ibex"], "{list:?}");
+        }
+        for list in ["ob1", "^ibex", "^ucx, ibex", "ibexx", "ucx,ob1"] {
+            assert!(considered(list).is_empty(), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_permits_ibex_if_it_names_ibex_or_is_empty_or_excludes_only_others() {
+        for (list, permits) in
+            [("", true), ("self,ibex", true), ("^tcp", true), ("self,vader", false), ("^ibex", false), ("tcp", false)]
+        {
+            assert_eq!(permits_ibex(list), permits, "{list:?}");
         }
     }
 

@@ -2,13 +2,15 @@
 //! Access to a value by one caller at a time, without cost in a single-threaded process. [`Exclusive`] owns such a
 //! value (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. A
 //! thread that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there is never a second `&mut`.
-//! Callbacks to Open MPI run outside, so they may call ibex again. Called by `port` and `pml/instance.rs`. Grade: hot
+//! Callbacks to Open MPI run outside, so they may call ibex again; those of a call that must be made inside get the
+//! value that its caller lends ([`Exclusive::within`]). Called by `port` and `pml/instance.rs`. Grade: hot
 //! (single-threaded: one load and one store to enter, and to leave). Threads: any. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use ibex_ffi::thread::number;
 use parking_lot::RawMutex;
@@ -28,6 +30,8 @@ pub(crate) struct Exclusive<T> {
     lock: RawMutex,
     /// Thread that holds the lock, as [`number`] names it; 0: none.
     owner: AtomicUsize,
+    /// The value, while a caller that is inside lends it; else null.
+    lent: AtomicPtr<T>,
 }
 
 // SAFETY: with the lock one thread at a time reaches the value, which may move between threads (`T: Send`), and the
@@ -54,7 +58,8 @@ impl<T> Exclusive<T> {
 
     const fn new(value: T, gate: u8) -> Self {
         let value = UnsafeCell::new(value);
-        Exclusive { gate: Cell::new(gate), lock: RawMutex::INIT, owner: AtomicUsize::new(0), value }
+        let (owner, lent) = (AtomicUsize::new(0), AtomicPtr::new(null_mut()));
+        Exclusive { gate: Cell::new(gate), lock: RawMutex::INIT, owner, lent, value }
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
@@ -98,6 +103,40 @@ impl<T> Exclusive<T> {
         }
         self.owner.store(number(), Ordering::Relaxed);
         true
+    }
+
+    /// Runs `call`, which may call [`Self::with`] on this thread, and lends it the entered value.
+    #[inline]
+    pub(crate) fn within<R>(&self, entered: &mut T, call: impl FnOnce() -> R) -> R {
+        debug_assert!(std::ptr::eq(entered, self.value.get()), "this value");
+        // Relaxed: another thread that reads it finds the lock taken, and does not use it.
+        let before = self.lent.load(Ordering::Relaxed);
+        self.lent.store(entered, Ordering::Relaxed);
+        let result = call();
+        self.lent.store(before, Ordering::Relaxed);
+        result
+    }
+
+    /// Runs `deal` on the value from a callback, which comes either from a call in [`Self::within`] or from elsewhere;
+    /// then this enters.
+    ///
+    /// # Panics
+    /// If the thread is inside, and lends nothing.
+    #[inline]
+    pub(crate) fn with(&self, deal: impl FnOnce(&mut T)) {
+        let lent = self.lent.load(Ordering::Relaxed);
+        if self.gate.get() == ENTERED && !lent.is_null() {
+            // SAFETY: one thread: this runs in `within`, whose caller does not use its reference meanwhile.
+            return deal(unsafe { &mut *lent });
+        }
+        if let Some(mut entered) = self.enter() {
+            deal(&mut entered);
+        } else {
+            // SAFETY: this thread is inside, so it is in its own call in `within`, whose caller does not use its
+            // reference meanwhile.
+            let lent = unsafe { self.lent.load(Ordering::Relaxed).as_mut() };
+            deal(lent.expect("a thread that is inside is called back only in `within`"));
+        }
     }
 
     #[cold]
@@ -170,6 +209,25 @@ mod tests {
             drop(inside);
             assert!(exclusive.enter().is_some());
         }
+    }
+
+    #[test]
+    fn a_callback_gets_the_value_that_the_call_above_it_lends() {
+        for exclusive in both() {
+            let mut inside = exclusive.enter().expect("nobody is inside");
+            exclusive.within(&mut inside, || exclusive.with(|value| *value += 1));
+            drop(inside);
+            exclusive.with(|value| *value += 1);
+            assert_eq!(exclusive.enter().map(|value| *value), Some(2));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "called back only in `within`")]
+    fn a_callback_panics_rather_than_drop_a_message_if_nothing_was_lent() {
+        let [_, exclusive] = both();
+        let _inside = exclusive.enter().expect("nobody is inside");
+        exclusive.with(|_| ());
     }
 
     #[test]

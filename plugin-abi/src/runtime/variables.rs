@@ -3,8 +3,9 @@
 //! MPI registers the component (as `ompi_info` and `MPI_T` do, too, so it touches no device and may run again),
 //! [`keep`] and [`tunables`] when it opens the component. Between these calls a tool may write control variables; those
 //! that it may write later, too, are in `variables/now.rs`. The rows come from the engine's tables. The counts of
-//! events, with one value per source, are in `variables/events.rs`. Grade: setup. Threads: any thread may read a
-//! counter, but not in a signal handler, because Open MPI holds a lock meanwhile. Tests: below.
+//! events, with one value per source, are in `variables/events.rs`, queue lengths in `variables/queues.rs`. Grade:
+//! setup. Threads: any thread may read a counter, but not in a signal handler, because Open MPI holds a lock meanwhile.
+//! Tests: below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -22,6 +23,7 @@ use super::guard;
 
 pub(crate) mod events;
 pub(crate) mod now;
+pub(crate) mod queues;
 
 const ROWS: usize = TABLE.len();
 

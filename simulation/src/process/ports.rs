@@ -49,6 +49,8 @@ impl Process {
 }
 
 impl Memory for Process {
+    type Received = Vec<u8>;
+
     fn address(&mut self, request: Handle) -> Option<u64> {
         Some(self.requests.get(request).core.data.extent()?.0)
     }
@@ -88,6 +90,10 @@ impl Memory for Process {
 
     fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8> {
         self.memory.with(buffer.addr(), buffer.len() as usize, |bytes| bytes.to_vec())
+    }
+
+    fn received(&mut self, address: u64, length: u32) -> Vec<u8> {
+        self.memory.with(address, length as usize, |bytes| bytes.to_vec())
     }
 
     fn token(record: Record<Handle>) -> Token {

@@ -2,8 +2,10 @@
 //! The memory that a host's adapters access: the data of its requests and the send buffers; and the tokens by which the
 //! ports name requests and buffers.
 //!
-//! Called by `messenger/rails`. Grade: hot for [`Memory::fill`] and tokens, else pending; by static dispatch. Threads:
-//! the one that has entered the messenger. Tests: those of the hosts.
+//! Called by `messenger/rails`. Grade: hot for [`Memory::received`], [`Memory::fill`] and tokens, else pending; by
+//! static dispatch. Threads: the one that has entered the messenger. Tests: those of the hosts.
+
+use std::ops::Deref;
 
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
@@ -15,6 +17,9 @@ use crate::transport::Token;
 
 /// The memory that a host's adapters access.
 pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
+    /// The bytes of a received message.
+    type Received: Deref<Target = [u8]>;
+
     /// Returns the address of the contiguous data of a request; `None`: it has gaps.
     fn address(&mut self, request: Self::Handle) -> Option<u64>;
 
@@ -48,6 +53,10 @@ pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
 
     /// Returns a copy of the bytes of a send buffer that the adapter does not use.
     fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8>;
+
+    /// Returns the bytes of a message: `length` bytes from `address` on, in its slot. The port has shown or reported
+    /// the message, and the bytes are used only until its slot is released. Unsafe code of the plugin relies on that.
+    fn received(&mut self, address: u64, length: u32) -> Self::Received;
 
     /// Makes the token of a work request. It is not 0, which stands for no token.
     fn token(record: Record<Self::Handle>) -> Token;

@@ -32,6 +32,9 @@ pub trait Peers: Host {
     /// soon.
     fn has_turn(&mut self);
 
+    /// Notes that most polls of a port have found something, so a call that waits for it should let others progress.
+    fn is_busy(&mut self) {}
+
     /// Hands a message, which begins with its header, to its protocol. `sender` looks its sender up.
     fn handle(&mut self, process: &Self::Process, bytes: &[u8], sender: impl Fn() -> Option<Route>) {
         receive::handle(process, self, bytes, sender);

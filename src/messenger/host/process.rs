@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use std::ops::DerefMut;
 
 use crate::messenger::route::Route;
-use crate::transport::Port;
 use crate::transport::adapter::Adapter;
+use crate::transport::{Attributes, Port};
 
 /// The types that a host and its ports have in common.
 pub trait Types: Sized {
@@ -66,4 +66,27 @@ pub struct Rail {
     pub receive_size: usize,
     /// Longest read, bytes.
     pub read_limit: u32,
+}
+
+/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache.
+const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
+
+impl Rail {
+    /// Describes a port by its number and attributes. `sizes`: of its send buffers for eager messages, and of its
+    /// receive slots. `read_size`: of the longest read.
+    pub fn new(port: u8, of: &Attributes, sizes: (usize, usize), read_size: u32) -> Self {
+        let longest = of.max_message.min(u64::from(read_size)) as u32;
+        let read_limit = if of.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest };
+        let ((copy_size, receive_size), max_inline) = (sizes, of.max_inline as usize);
+        Rail { port, mbps: of.mbps, max_inline, copy_size: copy_size.min(receive_size), receive_size, read_limit }
+    }
+
+    /// Gives all rails of a process the least sizes of any.
+    pub fn make_alike(rails: &mut [&mut Rail]) {
+        let least = |size: fn(&Rail) -> usize| rails.iter().map(|rail| size(rail)).min().unwrap_or_default();
+        let (copy_size, receive_size) = (least(|rail| rail.copy_size), least(|rail| rail.receive_size));
+        for rail in rails {
+            (rail.copy_size, rail.receive_size) = (copy_size, receive_size);
+        }
+    }
 }

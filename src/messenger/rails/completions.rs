@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles the reports of the ports: messages that were not taken in place, requests that have ended, connections and
-//! links that have failed.
+//! Handles what the ports report: whole messages with a posted receive within the poll ([`Receiver`]); then other
+//! messages, requests that have ended, and peers and links that have failed ([`handle`]).
 //!
-//! Called by the host for each completion of a batch, in order. Grade: pending. Threads: the one that has entered the
-//! messenger, and no port. Tests: those of the hosts.
+//! Called by the host for each poll, and for each completion of a batch, in order. Grade: hot for [`Receiver`], else
+//! pending. Threads: the one that has entered the messenger; with a port only in [`Receiver`]. Tests: those of the
+//! hosts.
 
 use super::failover;
 use super::multi_rail::Turn;
@@ -11,10 +12,12 @@ use super::routes;
 use super::send_buffers::{BufferId, Content};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Bytes, PortHost, Process, Record};
+use crate::messenger::matching::Envelope;
+use crate::messenger::receive::search;
 use crate::messenger::rendezvous::{fragments, read};
 use crate::messenger::request::Transfer;
 use crate::messenger::route::Route;
-use crate::transport::{EndpointId, Failed, Immediate};
+use crate::transport::{Arrived, Completion, EndpointId, Failed, Immediate, TakesMessages, TakesRequests};
 
 /// How a message arrived by a rail.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,91 @@ impl ByRail {
     }
 }
 
+/// Delivers whole messages that have a posted receive while the port of a rail polls. `MULTI_RAIL`: the process has
+/// several rails. `D` may take over a message that tools are told of.
+#[derive(Debug)]
+pub struct Receiver<'a, H, D, const MULTI_RAIL: bool> {
+    host: &'a mut H,
+    rail: usize,
+    defers: D,
+}
+
+impl<'a, H: PortHost, D, const MULTI_RAIL: bool> Receiver<'a, H, D, MULTI_RAIL>
+where
+    D: FnMut(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
+{
+    /// Makes the receiver of a rail. If `defers` returns true, the host delivers the message itself, later.
+    #[inline(always)]
+    pub fn new(host: &'a mut H, rail: usize, defers: D) -> Self {
+        Receiver { host, rail, defers }
+    }
+}
+
+impl<H: PortHost + TakesRequests, D, const MULTI_RAIL: bool> TakesMessages for Receiver<'_, H, D, MULTI_RAIL>
+where
+    D: FnMut(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
+{
+    type Requests = H;
+
+    #[inline(always)]
+    fn requests(&mut self) -> &mut H {
+        self.host
+    }
+
+    #[inline(always)]
+    fn takes(&mut self, Arrived { addr, len, immediate }: Arrived) -> bool {
+        let from = immediate.endpoint();
+        if MULTI_RAIL && !self.host.messenger().rails.multi_rail.may_be_taken(self.rail, from) {
+            return false;
+        }
+        if immediate.tag() != H::Process::TAG {
+            return false;
+        }
+        let bytes = self.host.received(addr, len);
+        let is_taken = search::is_taken(self.host, &bytes, &mut self.defers);
+        if MULTI_RAIL && is_taken {
+            self.host.messenger().rails.multi_rail.count(self.rail, from);
+        }
+        is_taken
+    }
+
+    #[cold]
+    fn is_busy(&mut self) {
+        self.host.is_busy();
+    }
+}
+
+/// Handles a completion. Returns whether it is the messenger's alone; any other user of the port handles it as well, or
+/// instead.
+#[inline(always)]
+pub fn handle<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, completion: &Completion) -> bool {
+    match *completion {
+        Completion::Message { addr, len, immediate, qp_num, .. } => {
+            let is_own = immediate.tag() == H::Process::TAG;
+            if is_own {
+                let bytes = host.received(addr, len);
+                message(process, host, &bytes, ByRail { rail, immediate, qp_num });
+            }
+            is_own
+        }
+        Completion::Request { token, to, outcome } => {
+            let record = H::record_of(token);
+            if let Some(record) = record {
+                request(process, host, (rail, to), record, outcome);
+            }
+            record.is_some()
+        }
+        Completion::PeerFailed { peer } => {
+            peer_failed(process, host, Route::new(rail, peer));
+            false
+        }
+        Completion::LinkChanged { is_up } => {
+            link_changed(process, host, rail, is_up);
+            false
+        }
+    }
+}
+
 /// Copy of a message that arrived too early, in the reorder buffer. `C`: the host's note of its completion.
 #[derive(Debug)]
 pub struct Held<C> {
@@ -44,7 +132,7 @@ pub struct Held<C> {
 }
 
 /// Handles a message that was not taken in place, header included; with several rails, when its turn comes.
-pub fn message<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: ByRail) {
+fn message<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: ByRail) {
     if process.is_multi_rail() {
         message_in_turn(process, host, bytes, by);
     } else {
@@ -96,7 +184,7 @@ fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
 
 /// Handles the end of a request of the port of a rail.
 #[inline(never)]
-pub fn request<H: PortHost>(
+fn request<H: PortHost>(
     process: &H::Process,
     host: &mut H,
     (rail, to): (usize, EndpointId),
@@ -150,7 +238,7 @@ pub fn peer_failed<H: PortHost>(process: &H::Process, host: &mut H, route: Route
 }
 
 /// Handles the loss or the return of a rail's link.
-pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
+fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
     failover::link_changed(process, host, rail, is_up);
     // Fragments that wait for a buffer of a port that is down can go by another port.
     fragments::feed_starved(process, host);

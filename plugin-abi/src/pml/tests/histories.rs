@@ -7,7 +7,7 @@ use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
 use crate::pml::instance::JOB_HAS_ENDED;
-use crate::pml::probe::Matched;
+use crate::pml::module::probe::Matched;
 use crate::pml::request::Owner;
 use engine::messenger::rails::routes::SHORTEST;
 use ibex_simulation::model::{Got, Matches, Model, Sent, Wish};

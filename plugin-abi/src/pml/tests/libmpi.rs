@@ -14,9 +14,8 @@ use ibex_ffi::openmpi::sys::{self, ompi_communicator_t, ompi_datatype_t, ompi_me
 use ibex_ffi::openmpi::sys::{opal_convertor_t, opal_object_t, opal_proc_t};
 
 use super::super::communicator::Comm;
-use super::super::context;
-use super::super::instance::OF_TEST;
-use super::super::persistent::COMPLETED;
+use super::super::module::context;
+use super::super::module::persistent::COMPLETED;
 
 pub(crate) use super::shared_memory::ibex_sendi;
 
@@ -28,7 +27,7 @@ pub(super) const STRIDE: usize = BLOCK + 3;
 thread_local! {
     /// Number of copies of buffered sends that have not been freed.
     static ATTACHED: Cell<usize> = const { Cell::new(0) };
-    /// Number of the next convertors and messages that Open MPI fails to make.
+    /// Number of the next convertors, messages and copies for which Open MPI has no memory.
     pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
         opal_proc_t { proc_name: sys::opal_process_name_t { jobid: 1, vpid: rank as u32 }, ..opal_proc_t::blank() }
@@ -155,9 +154,8 @@ pub(crate) unsafe fn ibex_message_null() -> *mut ompi_message_t {
     null_mut()
 }
 
-/// Attached memory is unlimited in a world; without a world there is none.
 pub(crate) unsafe fn mca_pml_base_bsend_request_alloc_buf(length: usize) -> *mut c_void {
-    if OF_TEST.get().is_none() {
+    if is_refused() {
         return null_mut();
     }
     ATTACHED.set(ATTACHED.get() + 1);

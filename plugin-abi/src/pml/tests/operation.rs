@@ -9,7 +9,7 @@ use std::mem::{forget, replace};
 use std::ptr::NonNull;
 
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
-use super::super::persistent::COMPLETED;
+use super::super::module::persistent::COMPLETED;
 use super::super::request::{Handle, Owner, Request, Transfer};
 use super::libmpi::{BLOCK, STRIDE};
 use ibex_ffi::openmpi::sys;
@@ -107,6 +107,10 @@ impl Operation {
             let is_call = request.shell.owner.is_call();
             if is_call { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
         })
+    }
+
+    pub(super) fn is_inactive(&self) -> bool {
+        self.with(|request| request.base().req_state == sys::OMPI_REQUEST_INACTIVE)
     }
 
     pub(super) fn is_under_way(&self) -> bool {

@@ -17,8 +17,7 @@ use ibex_ffi::openmpi::{release, sys};
 
 use super::super::communicator::{Comm, Communicator};
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
-use super::super::persistent::FUNCTIONS;
-use super::super::{leave, progress};
+use super::super::progress;
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
@@ -78,8 +77,6 @@ pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
         read_size: shape.read_size,
         unexpected_memory: shape.unexpected_memory,
         threads: false,
-        functions: FUNCTIONS,
-        poll_more: progress::poll_more::<false>,
     };
     let pml = Pml::new(rails.collect(), &settings);
     let is_near = |peer| peer / shape.per_host == rank / shape.per_host && peer != rank;
@@ -127,6 +124,6 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
     let mut state = pml.enter().expect("nobody is inside");
     let kept = state.messenger.contexts.add(context, added).expect("the number is new");
     search::deliver_early(pml, &mut *state, context, kept);
-    leave::leave(pml, state);
+    progress::leave(pml, state);
     raw
 }

@@ -2,8 +2,8 @@
 //! A stand-in for Open MPI's shared-memory BTL: queues of messages in memory, and reads of another process' memory.
 //!
 //! A queue has room for few messages, and long messages cannot be read, so that histories reach the backlog and
-//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, by `world.rs`, and by the tests
-//! of `pml/ports/shared_memory.rs`. Threads: the test's.
+//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, and by `world.rs`; the tests are
+//! those of `runtime/ports/shared_memory.rs`. Threads: the test's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{NonNull, null_mut, with_exposed_provenance, without_provenance_mut};
 
+use ibex_ffi::openmpi::release::Receiver;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::sys::{
     mca_btl_base_component_t, mca_btl_base_descriptor_t, mca_btl_base_endpoint_t, mca_btl_base_module_t,
@@ -18,12 +19,11 @@ use ibex_ffi::openmpi::sys::{
 };
 
 use super::super::instance::{OF_TEST, Pml};
-use super::super::ports::local;
-use super::super::ports::shared_memory::SharedMemory;
+use crate::runtime::shared_memory::{ForFace, SharedMemory};
 
 /// Longest message with its header, and longest read, bytes.
 const LONGEST: usize = 300;
-pub(crate) const LONGEST_READ: usize = 2000;
+const LONGEST_READ: usize = 2000;
 /// Maximum number of messages and reads in a process' queue.
 const ROOM: usize = 6;
 /// Number of them that a poll handles.
@@ -59,11 +59,11 @@ pub(super) enum Event {
 thread_local! {
     static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default();
     /// Answers of a read when it begins, and when it is done.
-    pub(crate) static READ: Cell<[c_int; 2]> = const { Cell::new([sys::OPAL_SUCCESS; 2]) };
+    pub(super) static READ: Cell<[c_int; 2]> = const { Cell::new([sys::OPAL_SUCCESS; 2]) };
 }
 
 /// Returns the shared memory of a process that has the `reached` processes on its host; empties its queue.
-pub(crate) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
+pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
     QUEUES.with_borrow_mut(|queues| queues[me].clear());
     READ.set([sys::OPAL_SUCCESS; 2]);
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
@@ -154,7 +154,7 @@ unsafe extern "C" fn progress() -> c_int {
                 let seg_addr = sys::opal_ptr_t { pval: bytes.as_mut_ptr().cast() };
                 let segment = sys::mca_btl_base_segment_t { seg_addr, seg_len: bytes.len() as u64 };
                 // SAFETY: P4: the BTL is open, and the message's bytes live until this returns.
-                unsafe { local::arrived(btl, tag, &raw const segment, 1) };
+                unsafe { ForFace::<Pml>::received(btl, tag, &raw const segment, 1) };
             }
             Event::Read { to, address, length, done, data } => {
                 // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory.
@@ -174,4 +174,38 @@ unsafe extern "C" fn progress() -> c_int {
         }
     }
     count
+}
+
+/// Returns the shared memory of process 0 of three, which reaches processes 0 and 2.
+fn shared() -> SharedMemory {
+    of(0, 3, |process| process != 1)
+}
+
+fn reads(shared: &SharedMemory, length: usize, answer: c_int) -> bool {
+    READ.set([answer, sys::OPAL_SUCCESS]);
+    // SAFETY: the stand-in reads nothing where there is no world.
+    unsafe { shared.get(2, (NonNull::dangling().as_ptr(), length), 8, None, null_mut()) }
+}
+
+#[test]
+fn a_read_that_is_too_long_or_finds_no_resources_leaves_later_reads_possible() {
+    let shared = shared();
+    assert!(!reads(&shared, LONGEST_READ + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
+    assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
+    assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERR_OUT_OF_RESOURCE));
+    assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
+}
+
+#[test]
+fn an_error_other_than_lack_of_resources_ends_all_reads() {
+    let shared = shared();
+    assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERROR));
+    assert!(!reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS) && !shared.reads());
+}
+
+#[test]
+fn shared_memory_reaches_only_processes_for_which_the_btl_has_an_endpoint() {
+    let shared = shared();
+    let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
+    assert_eq!(reached, [0, 2]);
 }

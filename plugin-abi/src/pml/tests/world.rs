@@ -16,9 +16,10 @@ use super::super::communicator::Comm;
 use super::super::datatype::Description;
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
 use super::super::module::Code;
-use super::super::probe::Matched;
+use super::super::module::probe::Matched;
+use super::super::module::{persistent, probe, receive, send};
+use super::super::progress;
 use super::super::request::{Call, Mode, Owner, Role};
-use super::super::{leave, persistent, probe, progress, receive, send};
 use super::libmpi::{self, BLOCK, STRIDE};
 use super::operation::{Bytes, How, Operation, laid_out};
 use super::process::{Process, Shape, communicator, divert, process};
@@ -148,7 +149,7 @@ impl World {
             return None;
         }
         let (state, request) = send::start(pml, &call, mode, how.owner).expect("there is memory");
-        leave::leave(pml, state);
+        progress::leave(pml, state);
         request.map(|request| Operation::new(pml, request, bytes))
     }
 
@@ -193,7 +194,7 @@ impl World {
         let mut state = pml.enter().expect("nobody is inside");
         let request = state.requests.take();
         receive::post_new::<false>(pml, &mut state, request, how.owner, &call);
-        leave::leave(pml, state);
+        progress::leave(pml, state);
         Operation::new(pml, request, bytes)
     }
 
@@ -221,7 +222,7 @@ impl World {
         let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
         let (state, request, comm) =
             receive::receive_matched(pml, self.data(&bytes, room, how), message, how.owner).expect("nobody is inside");
-        leave::leave(pml, state);
+        progress::leave(pml, state);
         comm.release();
         Operation::new(pml, request, bytes)
     }
@@ -231,7 +232,7 @@ impl World {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
         receive::cancel(&mut state, operation.request);
-        leave::leave(pml, state);
+        progress::leave(pml, state);
     }
 
     /// Polls once as process `at`. Returns the number of events.
@@ -239,7 +240,7 @@ impl World {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
         let count = progress::poll(pml, &mut state);
-        leave::leave(pml, state);
+        progress::leave(pml, state);
         assert!(!guard::CAUGHT.get(), "a panic was caught before it reached Open MPI");
         count
     }

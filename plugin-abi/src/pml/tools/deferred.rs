@@ -15,7 +15,7 @@ use engine::messenger::route::Route;
 
 use super::watch;
 use crate::pml::communicator::Communicator;
-use crate::pml::finish::{note, note_not_put};
+use crate::pml::host::{note, note_not_put};
 use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Handle, Outcome, Owner};
 use crate::runtime::listeners::{Event, Listeners};

@@ -14,20 +14,19 @@ use engine::messenger::route::Route;
 use engine::transport::Sent;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::InlineSpan;
 
-use super::communicator::{Comm, Communicator};
-use super::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
-use super::instance::{Pml, Rail, State, pml, unwatched};
-use super::leave::{leave, leave_call};
-use super::module::{Answer, Code, answer, enter, there};
-use super::ports::{self, memory};
-use super::progress::{poll, until};
-use super::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
-use super::tools::{listening, transfers, watch};
-use super::{finish, libmpi};
+use super::{Answer, Code, answer, enter, there};
+use crate::pml::communicator::{Comm, Communicator};
+use crate::pml::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
+use crate::pml::host::{self, finish};
+use crate::pml::instance::{Pml, Rail, State, pml, unwatched};
+use crate::pml::peers::route;
+use crate::pml::progress::{leave, leave_call, poll, until};
+use crate::pml::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
+use crate::pml::tools::{listening, transfers, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
+use crate::runtime::libmpi;
 use crate::runtime::listeners::{Event, Listeners, Spec};
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
@@ -83,7 +82,7 @@ pub(crate) extern "C" fn pml_isend(
 /// Sends a contiguous message without a request, if its mode permits it and it can be done now. A `BLOCKING` call has
 /// one more way while a tool listens.
 #[inline(always)]
-pub(super) fn is_sent_at_once<const BLOCKING: bool>(call: &Call, mode: sys::mca_pml_base_send_mode_t) -> bool {
+pub(crate) fn is_sent_at_once<const BLOCKING: bool>(call: &Call, mode: sys::mca_pml_base_send_mode_t) -> bool {
     if mode < sys::MCA_PML_BASE_SEND_READY {
         return false;
     }
@@ -116,7 +115,7 @@ fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool 
     let Some(to) = route.as_local() else {
         return inline_by_home(route, &header, extent);
     };
-    pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent))
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| shared.send_at_once(to, &header, extent.span()))
 }
 
 /// Returns the PML and its only port, if that carries messages by this route, and one of this length is no longer than
@@ -252,7 +251,7 @@ pub(super) fn take(state: &mut State, mode: Mode, owner: Owner, call: &Call) -> 
 }
 
 /// How a message goes: its route, and for a buffered send the copy that is sent instead.
-pub(super) struct Way {
+pub(crate) struct Way {
     route: Option<Route>,
     copy: Option<(Attached, UserData)>,
 }
@@ -261,14 +260,14 @@ pub(super) struct Way {
 ///
 /// # Errors
 /// There is no memory for the copy, it cannot be made, or this thread has entered the PML.
-pub(super) fn prepare<'pml>(pml: &'pml Pml, call: &Call, mode: Mode) -> Result<(Entered<'pml, State>, Way), Code> {
+pub(crate) fn prepare<'pml>(pml: &'pml Pml, call: &Call, mode: Mode) -> Result<(Entered<'pml, State>, Way), Code> {
     let copy = if mode == Mode::Buffered { Some(Attached::copy(&call.data)?) } else { None };
-    let route = ports::rails::route(pml, call.comm, call.peer);
+    let route = route(pml, call.comm, call.peer);
     Ok((enter(pml)?, Way { route, copy }))
 }
 
 /// Begins a send, and returns its request, if MPI or a tool is to see it; the request may be finished then.
-pub(super) fn start<'pml>(
+pub(crate) fn start<'pml>(
     pml: &'pml Pml,
     call: &Call,
     mode: Mode,
@@ -295,7 +294,7 @@ pub(super) fn begin(pml: &Pml, state: &mut State, request: Handle, Way { route, 
     let id = if unwatched().is_some() { 0 } else { watch::id(state, request) };
     let call = state.requests.get(request).call();
     send_copy(pml, state, &call, (copy, route), id);
-    finish::finish(state, request);
+    finish(state, request);
 }
 
 /// Sends the copy of a message. Tools know it by `id`.
@@ -324,9 +323,7 @@ fn begin_by(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>)
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
 #[inline(always)]
 fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
-    let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
-    port.send_inline(route.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
+    port.send_inline(route.to(), Tag::PML.0, header.into(), extent.span()) == Ok(Sent::Posted)
 }
 
 /// [`inline`] by one port of several, if it is the peer's home.
@@ -355,7 +352,7 @@ fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], exten
     // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be
     // read.
     unsafe {
-        let start = memory::start(span);
+        let start = host::start(span);
         start.copy_from_nonoverlapping(header.as_ptr(), header.len());
         start.add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
     }

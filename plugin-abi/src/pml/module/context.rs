@@ -17,13 +17,12 @@ use engine::messenger::receive::search;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::{Comm, Communicator};
-use super::component;
-use super::instance::{Pml, Rail, pml};
-use super::leave::leave;
-use super::module::{Answer, Code, answer, enter, there};
-use super::ports::local;
-use super::tools::listening::follow;
+use super::{Answer, Code, answer, enter, there};
+use crate::pml::communicator::{Comm, Communicator};
+use crate::pml::instance::{Pml, Rail, pml};
+use crate::pml::peers;
+use crate::pml::progress::leave;
+use crate::pml::tools::listening::follow;
 use crate::runtime::entry::Argument;
 use crate::runtime::watch::SAFETY;
 use crate::runtime::{listeners, modex};
@@ -125,7 +124,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
         // SAFETY: P4: `count` processes.
         let all = unsafe { processes.first(count) };
         for process in each(all) {
-            if !component::is_same(process) {
+            if !peers::is_same(process) {
                 return Err(Code::UNREACHABLE);
             }
             // A process of another job.
@@ -137,10 +136,10 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
         }
         // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), processes.0, count) };
-        Code::answer(code).inspect_err(|_| component::say_of_rank_0())?;
+        Code::answer(code).inspect_err(|_| peers::say_of_rank_0())?;
         if let Some(pml) = pml() {
             // SAFETY: P4: processes, which live until MPI_Finalize.
-            unsafe { local::add(pml, all) };
+            unsafe { peers::add_local(pml, all) };
         }
         Ok(())
     })
@@ -163,7 +162,7 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
             }
         }
         // SAFETY: P4: processes, which live until MPI_Finalize.
-        unsafe { local::remove(pml, all) };
+        unsafe { peers::remove_local(pml, all) };
         Ok(())
     })
 }

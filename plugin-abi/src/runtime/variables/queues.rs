@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Performance variables of the PML: queue lengths, bound to communicators, and the memory for unexpected messages.
+//! Performance variables of a face that matches messages: queue lengths, bound to communicators, and the memory for
+//! unexpected messages.
 //!
 //! Registered with the component, so `ompi_info` and tools see them even if the PML is not selected; they are 0 then. A
 //! tool may reset a watermark: its handle then starts from the current level (MPI 4.1, 15.3.7); the handles of other
@@ -13,8 +14,16 @@ use engine::messenger::matching::lengths::{Lengths, Of};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
-use crate::pml::communicator::Comm;
 use crate::runtime::{guard, listeners};
+
+/// A face that has queues for each communicator.
+pub(crate) trait HasQueues {
+    /// Returns the queue lengths of a communicator; `None`: it is not the face's.
+    ///
+    /// # Safety
+    /// The communicator, and the face's part of it, live while the result is used.
+    unsafe fn lengths<'comm>(comm: *mut sys::ompi_communicator_t) -> Option<&'comm Lengths>;
+}
 
 struct Row {
     /// Name without `pml_ibex_`.
@@ -75,7 +84,7 @@ rows! {
     unexpected_memory_least_left: Value::LeastRoom, "The least that was left of the memory for unexpected messages (pml_ibex_unexpected_memory), in bytes, since MPI was initialised or this was reset; 0: senders were held back.";
 }
 
-pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
+pub(crate) fn register<F: HasQueues>(component: &sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let variable = Performance {
             name: row.name,
@@ -83,8 +92,8 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
             class: row.value.class(),
             width: row.value.width(),
             bind: row.value.bind(),
-            read,
-            write: matches!(row.value, Value::Most(_) | Value::LeastRoom).then_some(write as variable::Write),
+            read: read::<F>,
+            write: matches!(row.value, Value::Most(_) | Value::LeastRoom).then_some(write::<F> as variable::Write),
             notify: None,
             index,
         };
@@ -94,16 +103,18 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
     Ok(())
 }
 
-/// Calls `call` with the queue lengths of a communicator; returns 0 if it is not this PML's.
-fn of_shown(object: *mut c_void, call: impl FnOnce(&Lengths) -> u64) -> u64 {
-    // SAFETY: `while_live` keeps the communicator, and the PML's part of it, alive during this call.
-    let comm = |comm| unsafe { Comm::new(comm) };
-    let value = listeners::while_live(object.cast(), |raw| comm(raw).if_added().map(|part| call(part.lengths())));
-    value.flatten().unwrap_or(0)
+/// Calls `call` with the queue lengths of a communicator; returns 0 if it is not the face's.
+fn of_shown<F: HasQueues>(object: *mut c_void, call: impl FnOnce(&Lengths) -> u64) -> u64 {
+    // SAFETY: `while_live` keeps the communicator, and the face's part of it, alive during this call.
+    listeners::while_live(object.cast(), |comm| unsafe { F::lengths(comm) }.map(call)).flatten().unwrap_or(0)
 }
 
 /// `mca_base_get_value_fn_t`: reads a variable.
-unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, object: *mut c_void) -> c_int {
+unsafe extern "C" fn read<F: HasQueues>(
+    variable: *const sys::mca_base_pvar_t,
+    value: *mut c_void,
+    object: *mut c_void,
+) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
         let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
@@ -120,8 +131,8 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
                     ROOM.now()
                 }
             },
-            Value::Level(of) => of_shown(object, |lengths| lengths.now(of)),
-            Value::Most(of) => of_shown(object, |lengths| match wanted() {
+            Value::Level(of) => of_shown::<F>(object, |lengths| lengths.now(of)),
+            Value::Most(of) => of_shown::<F>(object, |lengths| match wanted() {
                 Wanted::First => lengths.most_ever(of),
                 Wanted::Extreme => lengths.most(of),
                 Wanted::Reset => {
@@ -129,8 +140,8 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
                     lengths.now(of)
                 }
             }),
-            Value::Messages => of_shown(object, Lengths::messages),
-            Value::Attempts => of_shown(object, Lengths::attempts),
+            Value::Messages => of_shown::<F>(object, Lengths::messages),
+            Value::Attempts => of_shown::<F>(object, Lengths::attempts),
         };
         // SAFETY: P4: `value` has room for one value of the registered type.
         unsafe {
@@ -144,11 +155,15 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
 }
 
 /// `mca_base_set_value_fn_t` of a watermark: resets it for the handle that is written.
-unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
+unsafe extern "C" fn write<F: HasQueues>(
+    variable: *mut sys::mca_base_pvar_t,
+    _: *const c_void,
+    object: *mut c_void,
+) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
         let extreme = match ROWS.get(unsafe { variable::index(variable) }).map(|row| row.value) {
-            Some(Value::Most(of)) => of_shown(object, |lengths| lengths.begin_anew(of)),
+            Some(Value::Most(of)) => of_shown::<F>(object, |lengths| lengths.begin_anew(of)),
             Some(Value::LeastRoom) => ROOM.begin_anew(),
             _ => return sys::OPAL_SUCCESS,
         };

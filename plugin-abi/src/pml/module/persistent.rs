@@ -2,31 +2,30 @@
 //! The functions of a request that Open MPI calls (start, cancel, free), and those that make persistent requests.
 //!
 //! A persistent buffered send completes at once; another request sends its copy. Grade: hot for free, else pending.
-//! Threads: any. Tests: below, `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
+//! Threads: any. Tests: `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Comm;
-use super::datatype::{Buffer, Datatype, Description};
-use super::instance::{Pml, pml};
-use super::leave::leave;
-use super::module::{Answer, Code, answer, enter, there};
-use super::request::{Call, Handle, Owner, Place, RawRequest, RawRequests, Request, RequestFunctions, Role};
-use super::tools::watch;
-use super::{finish, receive, send};
+use super::{Answer, Code, answer, enter, there};
+use super::{receive, send};
+use crate::pml::communicator::Comm;
+use crate::pml::datatype::{Buffer, Datatype, Description};
+use crate::pml::host;
+use crate::pml::instance::{Pml, pml};
+use crate::pml::progress::leave;
+use crate::pml::request::{Call, Handle, Owner, Place, RawRequest, RawRequests, Request, Role};
+use crate::pml::tools::watch;
 use crate::runtime::entry::{entry1, entry2};
 
-pub(crate) const FUNCTIONS: RequestFunctions = RequestFunctions {
-    start: Some(entry2(pml_start)),
-    free: Some(entry1(request_free)),
-    cancel: Some(entry2(request_cancel)),
-};
+/// `req_start`, `req_free` and `req_cancel` of each request.
+pub(crate) const FUNCTIONS: (sys::ompi_request_start_fn_t, sys::ompi_request_free_fn_t, sys::ompi_request_cancel_fn_t) =
+    (Some(entry2(pml_start)), Some(entry1(request_free)), Some(entry2(request_cancel)));
 
 /// Value of `req_complete` in a completed request.
-pub(super) const COMPLETED: usize = 1;
+pub(crate) const COMPLETED: usize = 1;
 
 pub(crate) extern "C" fn pml_isend_init(
     buffer: Buffer<*const c_void>,
@@ -77,7 +76,7 @@ pub(crate) extern "C" fn pml_start(count: usize, requests: RawRequests) -> c_int
 }
 
 /// Starts a persistent request that is inactive.
-pub(super) fn start(request: Handle) -> Answer {
+pub(crate) fn start(request: Handle) -> Answer {
     let pml = there()?;
     let mut state = enter(pml)?;
     let r = state.requests.get(request);
@@ -116,11 +115,11 @@ extern "C" fn request_free(place: &mut RawRequest) -> c_int {
         let request = std::mem::replace(place, RawRequest::null()).ours().ok_or(Code::ERROR)?;
         let mut state = enter(pml().ok_or(Code::ERROR)?)?;
         let r = state.requests.get(request);
-        // `finish::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
+        // `host::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
         watch::freed(r, is_complete);
         if is_complete {
-            finish::give_back(state, request);
+            host::give_back(state, request);
         } else {
             r.shell.owner = Owner::Nobody;
         }
@@ -139,36 +138,4 @@ extern "C" fn request_cancel(request: RawRequest, _flag: c_int) -> c_int {
         leave(pml, state);
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pml::instance;
-    use crate::pml::request::Mode;
-    use ibex_ffi::openmpi::blank::Blank;
-    use ibex_ffi::openmpi::release;
-    use std::mem::MaybeUninit;
-
-    #[test]
-    fn starting_a_buffered_send_without_memory_fails_and_leaves_its_request_inactive() {
-        instance::begin(Pml::of_no_rails(false));
-        let (mut comm, mut datatype) = (release::blank_communicator(0), sys::ompi_datatype_t::blank());
-        (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 8);
-        let mut bytes = [0_u8; 8];
-        // SAFETY: P2, P4: they live until the end of the test.
-        let (data, comm) =
-            unsafe { (Description::of_test(bytes.as_mut_ptr(), 1, &raw mut datatype), Comm::new(&raw mut comm)) };
-        let (call, mut place) = (Call { data, peer: 0, tag: 3, comm }, MaybeUninit::uninit());
-        assert_eq!(make(Role::Send(Mode::Buffered), &call, &mut place), Ok(()));
-        // SAFETY: `make` has written it.
-        let request = RawRequest(unsafe { place.assume_init() }).ours().expect("the PML's request");
-        assert_eq!(start(request), Err(Code::NO_BUFFER), "no buffer is attached");
-        let mut state = pml().and_then(Pml::enter).expect("the PML is there, and nobody is inside");
-        let of_mpi = state.requests.get(request).base();
-        assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));
-        drop(state);
-        // SAFETY: no other test uses the process' PML.
-        unsafe { instance::end() };
-    }
 }

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
+//! Open MPI's shared-memory BTL, as a face uses it for messages of its own: sends, reads from other processes' memory,
+//! polls; and the processes that it reaches.
 //!
 //! Sends only by `btl_sendi`, because that copies the message before it returns, or fails, so no later message
-//! overtakes it. Messages that wait for room are in `local`. Called by `send`, `local`, `fragment` and `transmit`.
-//! Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
+//! overtakes it. Called by the PML, and by the BTL for messages ([`Receives`]). Grade: hot; [`SharedMemory::open`] and
+//! [`remove`]: setup. Threads: any; the BTL supports that. Tests: `pml/tests/shared_memory.rs`, and
+//! `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::messenger::header::EAGER_SIZE;
+use engine::messenger::header::{EAGER_SIZE, MAX_SIZE};
+use ibex_ffi::openmpi::process::{Name, Process};
+use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::InlineSpan;
 
-use crate::pml::datatype::{self, Extent};
-use crate::pml::libmpi;
+use crate::runtime::guard::fence;
+use crate::runtime::libmpi;
+use crate::runtime::user_memory::copy;
 
 /// BTL tag of eager messages: only their header stands before the data.
 pub(crate) const EAGER: u8 = FIRST_FREE;
@@ -30,6 +37,9 @@ const SHORT: usize = 64;
 
 /// Longest data that is sent eagerly, bytes: up to here the sender's copy is cheaper than the kernel's read.
 const EAGER_LIMIT: usize = 4096;
+
+/// Maximum number of bytes before the data: the sender's place, and the longest header.
+const MOST_BEFORE_DATA: usize = size_of::<u32>() + MAX_SIZE;
 
 /// Value of `order`: any channel; shared memory has one.
 const NO_ORDER: u8 = sys::MCA_BTL_NO_ORDER as u8;
@@ -76,6 +86,40 @@ unsafe impl Sync for SharedMemory {}
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
+    /// Adds the processes of this host to the BTL, and listens to it. Returns it, with the places and names of the other
+    /// processes that it reaches. Called once, with all processes of the host, in order of rank.
+    ///
+    /// # Safety
+    /// Live processes. The BTLs are open.
+    pub(crate) unsafe fn open<R: Receives>(procs: &[*mut sys::ompi_proc_t]) -> Option<(Self, Vec<(u32, Name)>)> {
+        // SAFETY: as this function requires.
+        let btl = NonNull::new(unsafe { sys::ibex_shared_memory() })?;
+        // SAFETY: live processes.
+        let mut local = unsafe { on_this_host(procs) };
+        // SAFETY: live processes.
+        let name = |proc: &*mut sys::ompi_proc_t| unsafe { Process::from_raw(proc.cast()) }.map(Process::name);
+        let me = Process::me().map(Process::name);
+        let place = local.iter().position(|proc| name(proc) == me)?;
+        if local.len() < 2 {
+            return None;
+        }
+        let mut endpoints = vec![null_mut(); local.len()];
+        // SAFETY: `local` has live processes, and `endpoints` as many elements.
+        let code = unsafe { sys::ibex_bml_add(local.len(), local.as_mut_ptr(), btl.as_ptr(), endpoints.as_mut_ptr()) };
+        if code != sys::OPAL_SUCCESS && endpoints.iter().all(|endpoint| endpoint.is_null()) {
+            return None;
+        }
+        // SAFETY: the BTL is open, and has just returned these endpoints.
+        let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32) }?;
+        for tag in [EAGER, OTHER] {
+            // SAFETY: no other component uses these tags, and the library that has the callback is never unmapped.
+            unsafe { sys::ibex_bml_listen(tag, received_by::<ForFace<R>>()) };
+        }
+        let others = local.iter().zip(0..).filter(|(_, at)| *at != shared.me && shared.reaches(*at));
+        let reached = others.filter_map(|(proc, at)| Some((at, name(proc)?))).collect();
+        Some((shared, reached))
+    }
+
     /// Uses `btl` with its `endpoints` of the processes. `None`: it lacks a function or has no room for a header.
     ///
     /// # Safety
@@ -110,11 +154,6 @@ impl SharedMemory {
         self.btl.as_ptr() == btl
     }
 
-    /// Returns the places of the processes that the BTL reaches.
-    pub(crate) fn reached(&self) -> impl Iterator<Item = u32> {
-        self.peers.iter().enumerate().filter(|(_, peer)| !peer.endpoint.is_null()).map(|(place, _)| place as u32)
-    }
-
     /// Whether the BTL reaches a process with this place. A faulty sender may name any place.
     pub(crate) fn reaches(&self, place: u32) -> bool {
         self.peers.get(place as usize).is_some_and(|peer| !peer.endpoint.is_null())
@@ -127,24 +166,24 @@ impl SharedMemory {
 
     /// Sends an eager message, unless others wait before it or there is no room.
     #[inline]
-    pub(crate) fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: Extent) -> bool {
+    pub(crate) fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: InlineSpan<'_>) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         // Acquire pairs with the Release in `hold_up`: if false, all messages that waited have been sent.
-        if data.length > self.eager_limit || peer.is_held_up.load(Ordering::Acquire) {
+        if data.len() > self.eager_limit || peer.is_held_up.load(Ordering::Acquire) {
             return false;
         }
-        if data.length > SHORT {
+        if data.len() > SHORT {
             return self.send(to, EAGER, header, data);
         }
         let mut bytes = MaybeUninit::<[u8; EAGER_SIZE + SHORT]>::uninit();
         let start = bytes.as_mut_ptr().cast::<u8>();
-        // SAFETY: `bytes` has room for a header and `SHORT` bytes; P2: `data` may be read during the call.
+        // SAFETY: `bytes` has room for a header and `SHORT` bytes; `data` may be read (`InlineSpan`).
         unsafe {
             start.cast::<[u8; EAGER_SIZE]>().write(*header);
-            datatype::copy(start.add(EAGER_SIZE), data.start, data.length);
+            copy(start.add(EAGER_SIZE), data.as_ptr(), data.len());
         }
         // SAFETY: `btl.h`: the bytes were just written; without data there is nothing to convert.
-        unsafe { self.sendi(peer, null_mut(), start.cast(), EAGER_SIZE + data.length, EAGER) }
+        unsafe { self.sendi(peer, null_mut(), start.cast(), EAGER_SIZE + data.len(), EAGER) }
     }
 
     /// # Safety
@@ -167,17 +206,17 @@ impl SharedMemory {
     }
 
     /// Sends header and data, whether others wait or not. Returns false if there is no room now.
-    pub(crate) fn send(&self, to: u32, tag: u8, header: &[u8], data: Extent) -> bool {
+    pub(crate) fn send(&self, to: u32, tag: u8, header: &[u8], data: InlineSpan<'_>) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         let header_start = header.as_ptr().cast_mut().cast();
-        if data.length == 0 {
+        if data.is_empty() {
             // SAFETY: `btl.h`: the header is only read; without data there is nothing to convert.
             return unsafe { self.sendi(peer, null_mut(), header_start, header.len(), tag) };
         }
         let btl = self.btl.as_ptr();
-        // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read; P2: `data` may be read during the call.
+        // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read; `data` may be read (`InlineSpan`).
         let code = unsafe {
-            libmpi::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.start.cast(), data.length)
+            libmpi::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.as_ptr().cast(), data.len())
         };
         code == sys::OPAL_SUCCESS
     }
@@ -196,7 +235,7 @@ impl SharedMemory {
     /// nothing is read and `done` is not called. After an error other than lack of resources, no later read is tried.
     ///
     /// # Safety
-    /// P2: the memory may be written until `done` is called.
+    /// The memory may be written until `done` is called.
     pub(crate) unsafe fn get(
         &self,
         from: u32,
@@ -212,7 +251,7 @@ impl SharedMemory {
             return false;
         }
         let (btl, endpoint, order) = (self.btl.as_ptr(), peer.endpoint, c_int::from(NO_ORDER));
-        // SAFETY: P2: the memory may be written until `done` is called; the BTL needs no handles (checked in `new`).
+        // SAFETY: the memory may be written, as this function requires; the BTL needs no handles (checked in `new`).
         let code = unsafe {
             get(btl, endpoint, to.cast(), address, null_mut(), null_mut(), length, 0, order, done, null_mut(), data)
         };
@@ -232,45 +271,55 @@ impl SharedMemory {
     }
 }
 
-/// Maximum number of bytes before the data: the sender's place, and the longest header.
-const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::messenger::header::MAX_SIZE;
+/// # Safety
+/// Live processes.
+unsafe fn on_this_host(procs: &[*mut sys::ompi_proc_t]) -> Vec<*mut sys::ompi_proc_t> {
+    // SAFETY: as this function requires.
+    procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect()
+}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pml::tests::shared_memory::{LONGEST_READ, READ, of};
-
-    /// Returns the shared memory of process 0 of three, which reaches processes 0 and 2.
-    fn shared() -> SharedMemory {
-        of(0, 3, |process| process != 1)
+/// Removes processes from the BTLs to which they were added.
+///
+/// # Safety
+/// Live processes, which [`SharedMemory::open`] has added.
+pub(crate) unsafe fn remove(procs: &[*mut sys::ompi_proc_t]) {
+    // SAFETY: as this function requires.
+    unsafe {
+        let mut local = on_this_host(procs);
+        sys::ibex_bml_remove(local.len(), local.as_mut_ptr());
     }
+}
 
-    fn reads(shared: &SharedMemory, length: usize, answer: c_int) -> bool {
-        READ.set([answer, sys::OPAL_SUCCESS]);
-        // SAFETY: the stand-in reads nothing where there is no world.
-        unsafe { shared.get(2, (NonNull::dangling().as_ptr(), length), 8, None, null_mut()) }
-    }
+/// A face that receives messages by shared memory.
+pub(crate) trait Receives {
+    /// Handles a message; its memory is the BTL's again when this returns.
+    fn received(btl: *mut sys::mca_btl_base_module_t, tag: u8, bytes: &[u8]);
+}
 
-    #[test]
-    fn a_read_that_is_too_long_or_finds_no_resources_leaves_later_reads_possible() {
-        let shared = shared();
-        assert!(!reads(&shared, LONGEST_READ + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
-        assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
-        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERR_OUT_OF_RESOURCE));
-        assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
-    }
+/// Open MPI's callback for the messages to a face.
+pub(crate) struct ForFace<R>(PhantomData<R>);
 
-    #[test]
-    fn an_error_other_than_lack_of_resources_ends_all_reads() {
-        let shared = shared();
-        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERROR));
-        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS) && !shared.reads());
-    }
-
-    #[test]
-    fn shared_memory_reaches_only_processes_for_which_the_btl_has_an_endpoint() {
-        let shared = shared();
-        let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
-        assert_eq!(reached, [0, 2]);
+impl<R: Receives> Receiver for ForFace<R> {
+    #[inline(always)]
+    unsafe fn received(
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        segments: *const sys::mca_btl_base_segment_t,
+        count: usize,
+    ) {
+        fence("a message by shared memory", (), || {
+            // SAFETY: the message has `count` segments, whose bytes the BTL has received.
+            let bytes = |index| unsafe {
+                let segment: &sys::mca_btl_base_segment_t = &*segments.add(index);
+                // The address of an empty segment may be null.
+                let length = segment.seg_len as usize;
+                if length == 0 { &[] } else { std::slice::from_raw_parts(segment.seg_addr.pval.cast::<u8>(), length) }
+            };
+            if count == 1 {
+                R::received(btl, tag, bytes(0));
+            } else {
+                R::received(btl, tag, &(0..count).map(bytes).collect::<Vec<_>>().concat());
+            }
+        });
     }
 }

@@ -11,16 +11,16 @@ use engine::messenger::receive::probe;
 use engine::messenger::receive::search::{self, Posting};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Comm;
-use super::datatype::{Buffer, Datatype, Description};
-use super::finish::{finish, note};
-use super::instance::{Pml, State, unwatched};
-use super::leave::{leave, leave_call};
-use super::module::{Answer, Code, answer, enter, there};
 use super::probe::{Matched, Status};
-use super::progress::{poll_here, until};
-use super::request::{Call, Handle, Outcome, Owner, Place, Request, Role};
-use super::tools::{listening, watch};
+use super::{Answer, Code, answer, enter, there};
+use crate::pml::communicator::Comm;
+use crate::pml::datatype::{Buffer, Datatype, Description};
+use crate::pml::host::{finish, note};
+use crate::pml::instance::{Pml, State, unwatched};
+use crate::pml::progress::{leave, leave_call};
+use crate::pml::progress::{poll_here, until};
+use crate::pml::request::{Call, Handle, Outcome, Owner, Place, Request, Role};
+use crate::pml::tools::{listening, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 use crate::runtime::watch::number;
@@ -99,7 +99,7 @@ fn receive_nonblocking<const WATCHED: bool>(pml: &Pml, call: &Call, place: Place
 
 /// Posts a new receive, or gives it its unexpected message. It may be finished when this returns.
 #[inline(always)]
-pub(super) fn post_new<const WATCHED: bool>(pml: &Pml, state: &mut State, request: Handle, owner: Owner, call: &Call) {
+pub(crate) fn post_new<const WATCHED: bool>(pml: &Pml, state: &mut State, request: Handle, owner: Owner, call: &Call) {
     state.requests.get(request).fill(Role::Receive, owner, call);
     let posting = begin::<WATCHED>(pml, state, request, call);
     note_name(state, request, posting);
@@ -177,7 +177,7 @@ pub(crate) extern "C" fn pml_imrecv(
 
 /// Receives the message of a matched probe. Returns the request, and the message's reference to the communicator, which
 /// the caller releases once it has left the PML.
-pub(super) fn receive_matched<'pml>(
+pub(crate) fn receive_matched<'pml>(
     pml: &'pml Pml,
     data: Description,
     message: &mut Matched,

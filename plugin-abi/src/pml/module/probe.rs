@@ -12,14 +12,14 @@ use engine::messenger::matching::MessageHandle;
 use engine::messenger::receive::probe::{self, Found};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Comm;
-use super::instance::Pml;
-use super::leave::leave;
-use super::libmpi;
-use super::module::{Code, answer, there};
-use super::progress::{Idle, poll};
 use super::receive::say;
+use super::{Code, answer, there};
+use crate::pml::communicator::Comm;
+use crate::pml::instance::Pml;
+use crate::pml::progress::leave;
+use crate::pml::progress::{Idle, poll};
 use crate::runtime::entry::Argument;
+use crate::runtime::libmpi;
 
 /// Place of a status; `None` if the program ignores it.
 pub(crate) type Status<'call> = Option<&'call mut sys::ompi_status_public_t>;
@@ -87,7 +87,7 @@ impl Matched {
     }
 
     #[cfg(test)]
-    pub(super) fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Matched(MaybeUninit::uninit())
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module that Open MPI copies: the PML's functions, and how they enter the PML and answer.
 //!
-//! Called by `component`, and by each function of the module. Grade: hot. Threads: any. Tests: `component.rs`.
+//! Called by `component`, and by each function of the module. Grade: hot. Threads: any. Tests: the MPI programs
+//! of `hw-tests`.
 
 use std::ffi::c_int;
 use std::num::NonZero;
@@ -10,13 +11,19 @@ use engine::messenger::matching::Contexts;
 use ibex_ffi::openmpi::release;
 use ibex_ffi::openmpi::sys;
 
-use super::instance::{Pml, State, pml};
-use super::tools::listening;
-use super::{context, persistent, probe, progress, receive, send};
+use crate::pml::instance::{Pml, State, pml};
+use crate::pml::progress;
+use crate::pml::tools::listening;
 use crate::runtime::component::Shown;
 use crate::runtime::entry::{entry1, entry2, entry4, entry5, entry6, entry7, entry8};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
+
+pub(super) mod context;
+pub(super) mod persistent;
+pub(super) mod probe;
+pub(super) mod receive;
+pub(super) mod send;
 
 // SAFETY: Open MPI's structure, whose pointers are to functions; only Open MPI writes to it (`Shown::new`).
 static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
@@ -107,4 +114,6 @@ pub(crate) fn enter(pml: &Pml) -> Result<Entered<'_, State>, Code> {
     pml.enter().ok_or(Code::NO_RESOURCE)
 }
 
+const _: () = assert!(Contexts::<(), ()>::LIMIT >= 1 << 16, "Open MPI does not survive a lack of context numbers");
+const _: () = assert!(Contexts::<(), ()>::EXTENDED == sys::IBEX_EXTENDED_CONTEXTS);
 const _: () = assert!(sys::OPAL_SUCCESS == 0 && size_of::<Answer>() == size_of::<c_int>());
