@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop<const BY_MESSAGES: bool>(
     if BY_MESSAGES {
         return emulated_atomic::start("btl_atomic_fop", &add, Word::Add(operand));
     }
-    start("btl_atomic_fop", Kind::FetchAdd, add, |port, ends, token| {
+    start("btl_atomic_fop", Kind::FetchAdd, add, move |port, ends, token| {
         port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
     })
 }
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap<const BY_MESSAGES: bool>(
     if BY_MESSAGES {
         return emulated_atomic::start("btl_atomic_cswap", &swap, Word::Swap { compare, value });
     }
-    start("btl_atomic_cswap", Kind::CompareSwap, swap, |port, ends, token| {
+    start("btl_atomic_cswap", Kind::CompareSwap, swap, move |port, ends, token| {
         port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
     })
 }

@@ -73,7 +73,7 @@ impl<'call> RdmaRequest<'call> {
         fits: impl FnOnce(&Module) -> bool,
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
     ) -> c_int {
-        fence(name, sys::OPAL_ERROR, || {
+        fence(name, sys::OPAL_ERROR, move || {
             let module = self.call.module();
             let Some(remote) = self.remote_handle.filter(|_| fits(module)) else { return unfit };
             let ends = self.ends(*remote);
@@ -169,8 +169,8 @@ pub(crate) unsafe extern "C" fn btl_put(
     // SAFETY: M3: the handles cover these bytes (btl.h).
     let put = unsafe { RdmaRequest::new((module, peer), local, remote, size, (callback, context, data)) };
     let inside = local_handle.is_none();
-    let fits = |module: &Module| size <= if inside { module.max_inline } else { module.max_message };
-    put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+    let fits = move |module: &Module| size <= if inside { module.max_inline } else { module.max_message };
+    put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, move |port, ends, token| {
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
         }
@@ -203,8 +203,8 @@ pub(crate) unsafe extern "C" fn btl_get(
     let (local, remote) = ((local_address, local_handle), (remote_address, remote_handle));
     // SAFETY: M3: the handles cover these bytes (btl.h).
     let get = unsafe { RdmaRequest::new((module, peer), local, remote, size, (callback, context, data)) };
-    let fits = |module: &Module| local_handle.is_some() && size <= module.max_message;
-    get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+    let fits = move |module: &Module| local_handle.is_some() && size <= module.max_message;
+    get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, move |port, ends, token| {
         port.get(ends.to, ends.local, ends.remote, token)
     })
 }
