@@ -58,7 +58,7 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_free = Some(entry2(descriptor::btl_free));
     base.btl_prepare_src = Some(entry7(descriptor::btl_prepare_src));
     base.btl_send = Some(entry4(send::btl_send));
-    base.btl_sendi = Some(entry10(send::btl_sendi));
+    base.btl_sendi = Some(entry10(send::btl_sendi::<false>));
     base.btl_put = Some(entry12(rdma::btl_put));
     base.btl_get = Some(entry12(rdma::btl_get));
     base.btl_dump = Some(entry3(btl_dump));

@@ -7,6 +7,7 @@
 //! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
+use std::hint::cold_path;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
@@ -38,7 +39,7 @@ pub(crate) extern "C" fn btl_send(
         // If ibex owns the descriptor and Open MPI wants no callback, none is needed once the adapter has the message.
         let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
             == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-        if events::has_interest() {
+        if events::interest().has_messages() {
             return post_watched(module, endpoint(peer), tag, descriptor, silent);
         }
         post(module, endpoint(peer), tag, descriptor, silent)
@@ -87,33 +88,40 @@ fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: Owned<Desc
     code
 }
 
-#[cold]
-#[inline(never)]
+#[inline]
 fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
-    if events::interest().has_messages()
-        && let Some(peer) = module.peer_name(to)
-    {
+    if let Some(peer) = module.peer_name(to) {
         watch::sent(peer.rank, module.index, bytes, moment);
     }
 }
 
 /// `btl_sendi`: posts header and data at once, or refuses them and returns a descriptor with room for both, if it can.
+/// Open MPI calls the one that is not `WATCHED`. It tests once whether a tool listens to messages, and calls the other.
 ///
 /// # Safety
 /// M3: the header has `header_size` bytes. Unless `payload_size` is 0, the convertor is null or has so many bytes.
+#[inline(never)]
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-pub(crate) unsafe extern "C" fn btl_sendi(
+pub(crate) unsafe extern "C" fn btl_sendi<const WATCHED: bool>(
     module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     convertor: *mut sys::opal_convertor_t,
     header: *mut c_void,
     header_size: usize,
     payload_size: usize,
-    _order: u8,
+    order: u8,
     flags: u32,
     tag: u8,
     descriptor: Out<'_, *mut sys::mca_btl_base_descriptor_t>,
 ) -> c_int {
+    if !WATCHED && events::interest().has_messages() {
+        cold_path();
+        let watched = btl_sendi::<true>;
+        // SAFETY: M3, as the caller says.
+        return unsafe {
+            watched(module, peer, convertor, header, header_size, payload_size, order, flags, tag, descriptor)
+        };
+    }
     fence("btl_sendi", sys::OPAL_ERROR, || {
         descriptor.give(null_mut);
         // SAFETY: M3: the header is the caller's during this call; R1: no adapter accesses it.
@@ -121,33 +129,25 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not read.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: M3: null, or the caller's during this call.
-        let mut data = unsafe { Convertor::from_raw(convertor) };
+        let data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
-        let moment = if events::has_interest() { Some(began()) } else { None };
-        let outcome = 'posted: {
-            let payload = match &mut data {
-                None => InlineSpan::EMPTY,
-                Some(data) => match data.contiguous() {
-                    // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is
-                    // done. Its bytes may be uninitialised, which `InlineSpan` permits.
-                    Some(start) => unsafe { InlineSpan::new(start.as_ptr(), payload_size) },
-                    None => break 'posted inline_packed(module, to, tag, header, data, payload_size),
-                },
-            };
-            post_inline(module, to, tag, header, payload)
+        let moment = WATCHED.then(events::host_timestamp);
+        let in_place = match &data {
+            None => Some(InlineSpan::EMPTY),
+            // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Its
+            // bytes may be uninitialised, which `InlineSpan` permits.
+            Some(data) => data.contiguous().map(|start| unsafe { InlineSpan::new(start.as_ptr(), payload_size) }),
         };
-        let code = match outcome {
-            Ok(Sent::Posted) => sys::OPAL_SUCCESS,
-            Ok(Sent::Busy) => {
-                let code = from_slot(module, to, tag, header, data, payload_size);
-                if code == sys::OPAL_ERR_RESOURCE_BUSY {
-                    let instead = || descriptor::take(module, header_size + payload_size, flags);
-                    descriptor.give(|| instead().map_or(null_mut(), |taken| taken.into_raw().cast()));
-                }
-                code
-            }
-            Err(code) => code,
+        let code = match in_place.map(|payload| post_inline(module, to, tag, header, payload)) {
+            Some(Ok(Sent::Posted)) => sys::OPAL_SUCCESS,
+            Some(Ok(Sent::Busy)) => from_slot(module, to, tag, header, data, payload_size),
+            Some(Err(code)) => code,
+            None => inline_packed(module, to, tag, header, data, payload_size),
         };
+        if code == sys::OPAL_ERR_RESOURCE_BUSY {
+            let instead = || descriptor::take(module, header_size + payload_size, flags);
+            descriptor.give(|| instead().map_or(null_mut(), |taken| taken.into_raw().cast()));
+        }
         if let Some(moment) = moment
             && code == sys::OPAL_SUCCESS
         {
@@ -155,12 +155,6 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         }
         code
     })
-}
-
-#[cold]
-#[inline(never)]
-fn began() -> HostTimestamp {
-    events::host_timestamp()
 }
 
 /// Sends inside the work request, if the message fits.
@@ -177,25 +171,30 @@ fn post_inline(
     Ok(state.port.send_inline(to, tag, header, payload).unwrap_or(Sent::Busy))
 }
 
-/// [`post_inline`] of packed data. Rewinds the convertor unless the message was posted.
+/// Sends data that must be packed: inside the work request if it fits, else from a slot.
 #[inline(never)]
 fn inline_packed(
     module: &Module,
     to: EndpointId,
     tag: u8,
     header: InlineSpan<'_>,
-    data: &mut Convertor<'_>,
+    mut data: Option<Convertor<'_>>,
     size: usize,
-) -> Result<Sent, c_int> {
+) -> c_int {
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
     let fits = header.len() + size <= module.max_inline;
-    let Some(staging) = staging.get_mut(..size).filter(|_| fits) else { return Ok(Sent::Busy) };
-    let Some(start) = pack(data, staging) else { return Err(sys::OPAL_ERROR) };
-    let outcome = post_inline(module, to, tag, header, InlineSpan::from(&*staging));
-    if outcome != Ok(Sent::Posted) {
+    if let (Some(data), Some(staging)) = (&mut data, staging.get_mut(..size).filter(|_| fits)) {
+        let Some(start) = pack(data, staging) else { return sys::OPAL_ERROR };
+        let outcome = post_inline(module, to, tag, header, InlineSpan::from(&*staging));
+        if outcome == Ok(Sent::Posted) {
+            return sys::OPAL_SUCCESS;
+        }
         data.rewind(start);
+        if let Err(code) = outcome {
+            return code;
+        }
     }
-    outcome
+    from_slot(module, to, tag, header, data, size)
 }
 
 /// Fills `to` with packed data. Returns the former position of the convertor; `None`: packing failed, and the convertor
