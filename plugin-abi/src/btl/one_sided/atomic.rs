@@ -109,7 +109,7 @@ fn start(
     name: &'static str,
     kind: Kind,
     request: RdmaRequest<'_>,
-    post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused> + Copy,
+    post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
 ) -> c_int {
     let has_result = !request.call.local_handle.is_null();
     let start = |request: RdmaRequest<'_>| {

@@ -26,8 +26,6 @@ use crate::runtime::memory::RegistrationHandle;
 /// Number of the next watched operation, so that a completed one is not soon followed by another with the same token.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
 
-/// `Copy`, like the function that posts it, so that only a watched request is stored in memory to be passed on.
-#[derive(Clone, Copy)]
 pub(crate) struct RdmaRequest<'call> {
     pub(super) call: CallbackArguments,
     local_handle: Option<&'call RegistrationHandle>,
@@ -73,7 +71,7 @@ impl<'call> RdmaRequest<'call> {
         kind: Kind,
         unfit: c_int,
         fits: impl FnOnce(&Module) -> bool,
-        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused> + Copy,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
     ) -> c_int {
         fence(name, sys::OPAL_ERROR, move || {
             let module = self.call.module();
