@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use step::{Failure, FailureReason, Ignored, Program, Step};
 
-/// Pause after the first try; doubles with each. Longer than a peer in MPI takes to answer, short beside a job's start.
+/// Pause after the first try; doubles with each. A peer inside MPI answers sooner, and a job's start takes longer.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries: a computing peer gets one hello a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -32,7 +32,7 @@
 //!    fragments and the messages of this file are sent at once: each answers a matched message, or there is a fixed
 //!    number of them per peer and communicator.
 //! 3. Messages of the MPI library itself (negative tags: collectives) pend only for room, in a queue of their own, and
-//!    no receive takes both these and the program's messages. So a collective makes progress beside any flood.
+//!    no receive takes both these and the program's messages. So no flood stops a collective.
 //! 4. A message that pends for room is sent when the port has some, by rule 1 once the receiver is inside MPI.
 //! 5. A message that pends because its window is full waits until an announced message is answered, or until the
 //!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a

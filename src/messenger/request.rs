@@ -70,7 +70,7 @@ pub enum Transfer<H: Host> {
     Sending(Sending),
     /// The message is being read.
     Reading(Reads<H>),
-    /// The kernel copies so many bytes of this send.
+    /// The kernel copies from this send: the number of bytes.
     SingleCopy(TransferId, u64),
     /// Fragments arrive.
     Reassembly(Reassembly),

@@ -178,7 +178,7 @@ pub fn in_turns<H: Host>(process: &H::Process, host: &mut H, mut poll: impl FnMu
     }
 }
 
-/// Sends pending messages by a route whose turn it is, as many as find room.
+/// Sends pending messages by a route whose turn it is, while there is room.
 pub(super) fn in_turn<H: Host>(process: &H::Process, host: &mut H, route: Route) {
     // If the peer has another home now, its messages have their turn there.
     if host.home(process, route) != route {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Level that callbacks must have: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
-/// Most events of an adapter that are held back.
+/// Most events of an adapter that the source holds until their order is certain.
 const ROOM: usize = 4096;
 
 /// Event types with the adapter's timestamp, one bit each.
@@ -65,7 +65,7 @@ pub(crate) fn open_source(
 }
 
 fn stage<P: Payload>(make: impl FnOnce() -> P) {
-    // In unit tests the tests of the events run beside those of ports, and count all events.
+    // The unit tests of events run at the same time as those of ports, and count all events.
     if !cfg!(test) {
         events::stage(SAFETY, make);
     }

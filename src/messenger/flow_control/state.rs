@@ -70,7 +70,7 @@ pub struct Flow<R> {
     pub turns: Vec<Route>,
 }
 
-/// Number of bytes that a message takes beside its data while it waits for its receive.
+/// Memory of an unexpected message without its data, bytes.
 pub const RECORD: u64 = 128;
 
 impl<R> Flow<R> {

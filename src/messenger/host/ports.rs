@@ -160,7 +160,7 @@ pub enum NotPacked {
     Failed,
 }
 
-/// State of a fragment that a port was given.
+/// State of a fragment that was given to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
     /// The host calls [`fragments::done`] once it has been sent.

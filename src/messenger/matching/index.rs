@@ -8,8 +8,8 @@
 
 use super::slab::{Links, NONE, Slab};
 
-/// Number of entries that a search compares in vain before it builds the index that it needs. So a queue whose head is
-/// always the match, as when messages and receives come in the same order, stays a list at any length.
+/// Number of entries that a search compares before it builds the index that it needs. So a queue whose head is always
+/// the match, as when messages and receives come in the same order, stays a list at any length.
 pub(super) const LONG: u32 = 16;
 
 /// A queue that shrinks to this drops its indexes. It builds one again only after it has grown beyond [`LONG`] entries.

@@ -31,7 +31,7 @@ impl End {
     const NEW: End = End { peer: NOBODY, received: 0, is_reordered: false };
 }
 
-/// When a message that arrives is handled.
+/// When to handle a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Now.

@@ -262,7 +262,7 @@ mod tests {
             self.0.set_told(&self.1, is_told);
         }
 
-        /// Returns the number of posted receives, which other threads are shown as well.
+        /// Returns the number of posted receives, which other threads see, too.
         fn posted(&self) -> u32 {
             assert_eq!(u64::from(self.0.posted()), self.1.now(Of::Posted));
             self.0.posted()
@@ -306,7 +306,7 @@ mod tests {
         of.tell(true);
         assert!(of.cancels(name, 6));
         assert_eq!(of.taken_told(0, 7), None);
-        // The first receive that is posted while tools are told is in no queue either; those after it are.
+        // The first receive that is posted while tools listen is in no queue either; later ones are.
         assert_eq!([7, 8].map(|number| of.post(ANY, number) == FIRST), [true, false]);
         assert_eq!((of.posted(), of.0.is_for_told(Envelope::new(0, 7))), (2, true));
         of.tell(false);

@@ -2,7 +2,7 @@
 //! Searches the queues of a communicator: for the posted receive of a message that arrives, and for the unexpected
 //! message of a receive that is posted. Stores a message that finds no receive.
 //!
-//! A message whose communicator this process has not added yet is kept until it has ([`deliver_early`]). Called by
+//! A message whose communicator this process has not added yet waits for that ([`deliver_early`]). Called by
 //! `receive`, by `loopback`, and by the host for receives, and for messages that it delivers in place ([`is_taken`]).
 //! Grade: hot for [`is_taken`] and [`post`], else pending. Threads: the one that has entered the messenger; with a port
 //! only in [`is_taken`]. Tests: `messenger/tests/searches.rs` and `messenger/tests/histories.rs`.

@@ -124,7 +124,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
             host.continues(request, moved);
         }
         if posted == Posted::Sent && sending(host, request).is_some_and(Sending::done) {
-            // All is sent, and no fragment is in flight.
+            // All data is sent, and no fragment is in flight.
             return end(host, request);
         }
     }

@@ -16,7 +16,7 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
-    /// Makes a table without routes for so many ranks.
+    /// Makes a table for this number of ranks, without routes.
     pub fn new(ranks: usize) -> Self {
         let routes = (0..ranks).map(|_| AtomicU64::new(Route::UNKNOWN.bits())).collect();
         RouteTable { routes, closed: AtomicUsize::new(0) }

@@ -69,7 +69,7 @@ impl Search {
         self.find(port).map(|place| self.candidates[place].verdict)
     }
 
-    /// Whether the current port is no worse than `port`. The peer ranks the two alike.
+    /// Whether the current port is no worse than `port`. Both processes rank ports in the same way.
     pub(crate) fn prefers_current_to(&self, port: u8) -> bool {
         self.find(port).is_none_or(|place| self.current <= place)
     }

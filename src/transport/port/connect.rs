@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a port's connections: reads hellos, begins connections, passes hellos to their handshakes.
 //!
-//! Driven by `poll.rs` every so many polls, and by the first request to a peer. `connect/handshake.rs`, which knows no
-//! adapter, and `admission.rs` decide; `establish.rs` executes a handshake's steps. An endpoint has one connection. If
-//! its peer says that it has begun another one, there is a successor beside it;
+//! Called by `poll.rs` at intervals, and for the first request to a peer. `connect/handshake.rs`, which knows no
+//! adapter, and `admission.rs` decide; `establish.rs` executes a handshake's steps. An endpoint has one connection, and
+//! a successor beside it if its peer has begun another one;
 //! [`crate::transport::connections::Connections::making`] is the one of the two whose handshake is in progress. Setup
 //! grade: it allocates, makes queue pairs, reads the clock and calls the kernel. Tests: `tests.rs`, and `hw-tests`.
 
@@ -78,7 +78,7 @@ impl<A: Adapter> Port<A> {
     /// Begins a connection for the first request to a peer, or because the peer `asked`: makes the queue pair and sends
     /// the first hello. If that fails, the connection fails.
     pub(super) fn begin_connection(&mut self, to: EndpointId, asked: bool) {
-        // So that a lost link is known before the first message waits for it.
+        // The port must know of a lost link before the first message waits for it.
         self.take_async_events();
         let Some((name, remote_port)) = self.connections.remote(to) else { return };
         let Some(remote) = self.directory.entry(name, remote_port) else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polls a port: takes completions in batches and reports them. Called by the plugin's progress, hot: an empty poll is
-//! a countdown, one call into the provider and two counts. Every so many polls, fewer of them if they find nothing, it
+//! a countdown, one call into the provider and two counts. When the countdown ends, sooner if polls find nothing, it
 //! also checks connections (`connect.rs`, setup grade). It handles rare completions after the batch. Threads: the
 //! port's. Tests: `tests.rs`, and `hw-tests`.
 
@@ -71,7 +71,7 @@ impl<A: Adapter> Port<A> {
         Polled { taken: count, reported: batch.completions().len() }
     }
 
-    /// Checks connections every so many polls; an empty poll counts as [`EMPTY_POLL`]. True if this call has checked.
+    /// Checks connections when the countdown of polls ends; an empty poll counts as [`EMPTY_POLL`]. True if it has.
     #[inline]
     fn count_down(&mut self) -> bool {
         self.countdown -= 1;
