@@ -305,7 +305,7 @@ unsafe extern "C" fn copied(
 ) {
     fence("the end of a copy", (), || {
         let (Some(pml), Some(receive)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
-        // SAFETY: P1: `data` is the receive that `copy_from_process` gave the BTL, which calls this once.
+        // SAFETY: P1: `data` is the receive that `copy` gave the BTL, which calls this once.
         let receive = unsafe { Handle::new(receive) };
         pml.state.with(|state| single_copy::done(pml, state, receive, status == sys::OPAL_SUCCESS));
     });
