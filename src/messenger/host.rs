@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests and their data, has [`communicators`], and tells [`tools`]. It has
+//! The host of the messenger: it owns the requests and their data, has [`communicators`], and gives events to [`tools`]. It has
 //! ports ([`PortHost`]), which [`super::rails`] drives: it lends them ([`process`]), the [`memory`] that they access,
 //! its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another. `SmallHost` of the
 //! unit tests (`messenger/tests`) has queues in place of [`ports`].
@@ -24,7 +24,7 @@ pub use peers::Peers;
 pub use ports::{Exposed, NotPacked, Ports, Posted, Transmitted};
 pub use process::{Process, Rail, Types};
 pub use shared_memory::{Payload, SharedMemory};
-pub use tools::{Bytes, Moved, Tools};
+pub use tools::Tools;
 
 /// A host with ports.
 pub trait PortHost: Memory + Peers + SharedMemory {}
@@ -35,8 +35,6 @@ impl<H: Memory + Peers + SharedMemory> PortHost for H {}
 pub trait Host: Tools {
     /// Data of a request, in user memory.
     type Data: Data;
-    /// What tools are told of the reads of a message.
-    type WatchedReads;
 
     /// Returns the protocols' record of a request.
     fn core(&mut self, request: Self::Handle) -> &mut Core<Self>;
@@ -47,8 +45,8 @@ pub trait Host: Tools {
     /// Writes the status of a receive.
     fn note(&mut self, receive: Self::Handle, outcome: &Outcome);
 
-    /// Returns the source, and the length of the message, of a receive whose status was written.
-    fn noted(&mut self, receive: Self::Handle) -> (i32, usize);
+    /// Returns the source and the tag, and the length of the message, of a receive whose status was written.
+    fn noted(&mut self, receive: Self::Handle) -> ((i32, i32), usize);
 
     /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
@@ -58,6 +56,11 @@ pub trait Host: Tools {
 
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
+
+    /// [`Self::finish`] of a receive, with the listeners to its communicator at hand.
+    fn finish_told(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {
+        self.finish(receive);
+    }
 
     /// Ends the job: a peer is lost, or the host has printed the reason.
     fn fails(&mut self);

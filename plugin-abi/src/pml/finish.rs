@@ -5,12 +5,12 @@
 //! Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered the
 //! PML. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
+use engine::messenger::events;
 use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
 use super::instance::{Pml, State};
 use super::request::{Handle, Outcome, Owner, Request, Role, Transfer, release};
-use super::tools::watch;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 
@@ -49,13 +49,20 @@ pub(crate) fn finish(state: &mut State, request: Handle) {
     }
 }
 
+/// [`finish`], apart from the code of a watched blocking call.
+#[cold]
+#[inline(never)]
+pub(super) fn finish_of_others(state: &mut State, request: Handle) {
+    finish(state, request);
+}
+
 #[inline(never)]
 fn finish_of_mpi(state: &mut State, request: Handle) {
     let r = state.requests.get(request);
     debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
     // The copy of a buffered send raises no `Complete`: its original has raised it.
     if r.shell.attached.is_none() {
-        watch::request(state, request, Event::Complete);
+        events::request(state, request, Event::Complete);
     }
     let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {
@@ -118,7 +125,7 @@ pub(crate) fn tell(pml: &Pml) {
 pub(crate) fn give_back(mut state: Entered<'_, State>, request: Handle) {
     let r = state.requests.get(request);
     let references = r.take_references();
-    watch::forget(r);
+    r.core.watched.renew(0);
     state.requests.give_back(request);
     drop(state);
     if let Some(references) = references {

@@ -3,19 +3,18 @@
 //! functions that `engine::messenger` calls. Grade: hot. Threads: the one that has entered the PML. Tests:
 //! `pml/tests.rs`.
 
-use engine::messenger;
 use engine::messenger::host::Host;
+use engine::messenger::{self, events};
 
 use super::datatype::UserData;
 use super::finish;
 use super::instance::State;
-use super::request::{Core, Handle, Outcome};
-use super::tools::reads::WatchedReads;
+use super::request::{Core, Handle, Outcome, Owner};
+use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::messages;
 
 impl Host for State {
     type Data = UserData;
-    type WatchedReads = WatchedReads;
 
     fn core(&mut self, request: Handle) -> &mut Core {
         self.requests.core(request)
@@ -29,9 +28,9 @@ impl Host for State {
         finish::note(self.requests.get(receive), outcome);
     }
 
-    fn noted(&mut self, receive: Handle) -> (i32, usize) {
+    fn noted(&mut self, receive: Handle) -> ((i32, i32), usize) {
         let status = &self.requests.get(receive).base().req_status;
-        (status.MPI_SOURCE, status._ucount)
+        ((status.MPI_SOURCE, status.MPI_TAG), status._ucount)
     }
 
     fn copy(&mut self, send: Handle, receive: Handle) {
@@ -47,6 +46,15 @@ impl Host for State {
 
     fn finish(&mut self, request: Handle) {
         finish::finish(self, request);
+    }
+
+    #[inline(always)]
+    fn finish_told(&mut self, listeners: &'static Listeners, receive: Handle) {
+        if self.requests.get(receive).shell.owner != Owner::WatchedCall {
+            return finish::finish_of_others(self, receive);
+        }
+        events::told(self, listeners, receive, Event::Complete);
+        self.requests.get(receive).set_finished(true);
     }
 
     /// The job ends once nothing is entered.

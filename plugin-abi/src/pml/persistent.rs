@@ -15,8 +15,7 @@ use super::instance::{Pml, pml};
 use super::leave::leave;
 use super::module::{Answer, Code, answer, enter, there};
 use super::request::{Call, Handle, Owner, Place, RawRequest, RawRequests, Request, RequestFunctions, Role};
-use super::tools::watch;
-use super::{finish, receive, send};
+use super::{finish, receive, send, tools};
 use crate::runtime::entry::{entry1, entry2};
 
 pub(crate) const FUNCTIONS: RequestFunctions = RequestFunctions {
@@ -81,7 +80,7 @@ pub(super) fn start(request: Handle) -> Answer {
     let pml = there()?;
     let mut state = enter(pml)?;
     let r = state.requests.get(request);
-    watch::forget(r);
+    r.core.watched.renew(0);
     // Each arm activates only where no error can follow, because an active request must complete.
     match r.core.role {
         Role::Receive => {
@@ -118,11 +117,11 @@ extern "C" fn request_free(place: &mut RawRequest) -> c_int {
         let r = state.requests.get(request);
         // `finish::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
-        watch::freed(r, is_complete);
+        tools::freed(&mut state, request, is_complete);
         if is_complete {
             finish::give_back(state, request);
         } else {
-            r.shell.owner = Owner::Nobody;
+            state.requests.get(request).shell.owner = Owner::Nobody;
         }
         Ok(())
     })

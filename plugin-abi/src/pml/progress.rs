@@ -11,18 +11,18 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 
 use engine::events;
+use engine::messenger::events::Completed;
 use engine::messenger::host::Memory;
 use engine::messenger::rails::completions::{self, ByRail};
-use engine::messenger::receive::search;
+use engine::messenger::receive::search::{self, Deferred};
 use engine::messenger::route::Route;
 use engine::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
+use super::communicator::Communicator;
 use super::instance::{Pml, Rail, State, pml};
 use super::leave::{leave, leave_call};
 use super::ports::{local, memory};
-use super::tools::deferred::{self, Deferred};
-use super::tools::transfers;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -30,7 +30,7 @@ use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
 use crate::runtime::poller;
 use crate::runtime::token::{Face, Tag};
-use crate::runtime::watch::{Completed, SAFETY};
+use crate::runtime::watch::SAFETY;
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) extern "C" fn pml_progress() -> c_int {
@@ -135,8 +135,7 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(deferred) = &deferred {
         drop(port);
-        // SAFETY: P3: the PML was not left since the message was deferred.
-        unsafe { deferred::deliver(pml, state, deferred) };
+        search::deliver(pml, state, deferred);
         if reported == 0 {
             return done;
         }
@@ -155,7 +154,7 @@ const BETWEEN_LOOKS: u32 = 256;
 struct Receiver<'a, const MULTI_RAIL: bool, const TOLD: bool> {
     state: &'a mut State,
     rail: usize,
-    deferred: &'a mut Option<Deferred>,
+    deferred: &'a mut Option<Deferred<&'static Communicator>>,
 }
 
 impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MULTI_RAIL, TOLD> {
@@ -176,10 +175,8 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
         }
         // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only after the poll has returned.
         let bytes = unsafe { received(arrived.addr, arrived.len) };
-        let deferred = &mut *self.deferred;
-        let is_taken = search::is_taken(self.state, bytes, |state, communicator, envelope, bytes| {
-            TOLD && deferred::defer(state, deferred, (communicator, envelope), bytes)
-        });
+        let deferred = if TOLD { Some(&mut *self.deferred) } else { None };
+        let is_taken = search::is_taken(self.state, bytes, deferred);
         if MULTI_RAIL && is_taken {
             self.state.messenger.rails.multi_rail.count(self.rail, arrived.immediate.endpoint());
         }
@@ -235,7 +232,7 @@ fn handle_all<const WATCHED: bool>(
     for (place, completion) in frame.batch.completions().iter().enumerate() {
         if WATCHED {
             let stamp = source.zip(frame.batch.stamp(place));
-            transfers::completed(Some(Completed { port: rail.port().index(), stamp }));
+            state.messenger.completed = Some(Completed { port: rail.port().index(), stamp });
         }
         if !handle_own(pml, state, index, completion) {
             // The BTL raises its events after the PML was left: those of later completions wait for them.
@@ -244,7 +241,7 @@ fn handle_all<const WATCHED: bool>(
         }
     }
     if WATCHED {
-        transfers::completed(None);
+        state.messenger.completed = None;
     }
     if is_for_btl {
         frame.polled = polled;

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use ibex::messenger::host::{Memory as _, Process as _, Record};
 use ibex::messenger::rails::completions::{self, ByRail};
-use ibex::messenger::receive::search;
 use ibex::messenger::route::Route;
 use ibex::messenger::send;
 use ibex::transport::{Arrived, Completion, Polled, TakesMessages, TakesRequests, Token};
@@ -34,7 +33,7 @@ impl TakesMessages for Receiver<'_> {
             return false;
         }
         let bytes = process.memory.with(addr, len as usize, |bytes| bytes.to_vec());
-        let is_taken = search::is_taken(*process, &bytes, |_, _, _, _| false);
+        let is_taken = process.takes(&bytes);
         if is_taken && is_multi_rail {
             process.messenger.rails.multi_rail.count(*rail, immediate.endpoint());
         }

@@ -9,8 +9,10 @@ use super::failover;
 use super::multi_rail::Turn;
 use super::routes;
 use super::send_buffers::{BufferId, Content};
+use crate::messenger::events::transfers::Bytes;
+use crate::messenger::events::{self, Completed};
 use crate::messenger::header::Header;
-use crate::messenger::host::{Bytes, PortHost, Process, Record};
+use crate::messenger::host::{PortHost, Process, Record};
 use crate::messenger::rendezvous::{fragments, read};
 use crate::messenger::request::Transfer;
 use crate::messenger::route::Route;
@@ -35,12 +37,12 @@ impl ByRail {
     }
 }
 
-/// Copy of a message that arrived too early, in the reorder buffer. `C`: the host's note of its completion.
+/// Copy of a message that arrived too early, in the reorder buffer.
 #[derive(Debug)]
-pub struct Held<C> {
+pub struct Held {
     bytes: Box<[u8]>,
     by: ByRail,
-    completed: C,
+    completed: Option<Completed>,
 }
 
 /// Handles a message that was not taken in place, header included; with several rails, when its turn comes.
@@ -59,7 +61,7 @@ fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8]
     if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(process, host, by, (segment, count));
     }
-    let completed = host.completed();
+    let completed = host.messenger().completed;
     let copied = || Held { bytes: bytes.into(), by, completed };
     let is_there = || is_there(process, rail, immediate);
     match host.messenger().rails.multi_rail.arrives(rail, immediate.endpoint(), is_there, copied) {
@@ -89,7 +91,7 @@ fn moved<H: PortHost>(process: &H::Process, host: &mut H, by: ByRail, segment: (
 /// Handles messages in the reorder buffer whose turn has come.
 fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
     while let Some(Held { bytes, by, completed }) = host.messenger().rails.multi_rail.release(peer) {
-        host.set_completed(completed);
+        host.messenger().completed = completed;
         host.handle(process, &bytes, || by.route(process));
     }
 }
@@ -123,7 +125,7 @@ fn sent_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H:
     if matches!(host.core(send).transfer, Transfer::Sending(_)) {
         return fragments::done(process, host, send);
     }
-    host.ends_whole(process, send, Bytes::None.completed());
+    events::ends_whole(process, host, send, Bytes::None.completed());
     host.finish(send);
 }
 
