@@ -158,6 +158,8 @@ pub(crate) struct Process {
     held_by: BTreeMap<i32, (u64, bool)>,
     /// Records its events; `None`: nobody wants them.
     recorder: Option<Box<Recorder>>,
+    /// Whether it delivers a message while a port polls, and records that.
+    is_taking: bool,
 }
 
 /// Returns the name of the process with this rank.
@@ -195,6 +197,7 @@ impl Process {
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
             recorder: None,
+            is_taking: false,
             shared: Rc::new(shared),
         }
     }

@@ -48,16 +48,6 @@ pub(crate) struct Trace {
     last: Rc<Cell<u64>>,
 }
 
-/// What was recorded of a request: its number, and whether it has matched a message (a receive), and its transfer has
-/// begun and ended.
-#[derive(Default)]
-pub(crate) struct Told {
-    pub(crate) id: u64,
-    pub(crate) has_message: bool,
-    pub(crate) has_begun: bool,
-    pub(crate) has_ended: bool,
-}
-
 /// Records the events of a process.
 pub(crate) struct Recorder {
     fabric: Fabric,
@@ -66,39 +56,24 @@ pub(crate) struct Recorder {
     layouts: HashMap<&'static str, (TypeId, Layout)>,
     /// Number of processes of the program.
     pub(crate) processes: u32,
-    /// The last number of a request or message.
+    /// The next number of a request or message.
     number: u64,
-    /// The requests, by the bits of their handles.
-    requests: HashMap<u64, Told>,
 }
 
 impl Recorder {
-    /// Returns the number of a new request or message.
-    pub(crate) fn number(&mut self) -> u64 {
-        self.number += 1;
-        self.number
+    /// Reserves numbers, as `Tools::numbers` says.
+    pub(crate) fn numbers(&mut self, count: u64) -> u64 {
+        let first = self.number;
+        self.number += 2 * count;
+        first
     }
 
-    /// Returns what was recorded of a request, which may be new.
-    pub(crate) fn told(&mut self, request: u64) -> &mut Told {
-        let Recorder { requests, number, .. } = self;
-        requests.entry(request).or_insert_with(|| {
-            *number += 1;
-            Told { id: *number, ..Told::default() }
-        })
-    }
-
-    /// Forgets a request, whose handle another one may have.
-    pub(crate) fn forget(&mut self, request: u64) {
-        self.requests.remove(&request);
-    }
-
-    /// Records an event, which `make` makes of its type, its source and its time.
+    /// Records an event, which `make` makes of its type, its source and its time, if the trace has this type.
     pub(crate) fn put(&mut self, event: &str, make: impl FnOnce(TypeId, SourceId, u64) -> EventInstance) {
+        let Some((of, layout)) = self.layouts.get(event) else { return };
         let time = (self.fabric.now().as_nanos() as u64).max(self.last.get() + STEP);
         self.last.set(time);
-        let (of, layout) = self.layouts[event];
-        let event = make(of, SourceId::from_index(0).expect("there is always one"), time);
+        let event = make(*of, SourceId::from_index(0).expect("there is always one"), time);
         let value = |element| match event.value(element) {
             Some(Value::I32(value)) => i64::from(value).cast_unsigned(),
             Some(Value::U32(value)) => value.into(),
@@ -177,8 +152,7 @@ impl Trace {
             log: Rc::clone(&self.logs[rank]),
             layouts: layouts.collect(),
             processes: self.heads.len() as u32,
-            number: 0,
-            requests: HashMap::new(),
+            number: 1,
         }
     }
 

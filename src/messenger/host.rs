@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests and their data, has [`communicators`], and tells [`tools`]. It has
+//! The host of the messenger: it owns the requests and their data, has [`communicators`], and gives events to [`tools`]. It has
 //! ports ([`PortHost`]), which [`super::rails`] drives: it lends them ([`process`]), the [`memory`] that they access,
 //! its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another. `SmallHost` of the
 //! unit tests (`messenger/tests`) has queues in place of [`ports`].
@@ -25,7 +25,7 @@ pub use peers::Peers;
 pub use ports::{Exposed, NotPacked, Ports, Posted, Transmitted};
 pub use process::{Process, Rail, Types};
 pub use shared_memory::{Payload, SharedMemory};
-pub use tools::{Bytes, Moved, Tools};
+pub use tools::Tools;
 
 /// A host with ports.
 pub trait PortHost: Memory + Peers + SharedMemory {}
@@ -36,8 +36,6 @@ impl<H: Memory + Peers + SharedMemory> PortHost for H {}
 pub trait Host: Tools {
     /// Data of a request, in user memory.
     type Data: Data;
-    /// Record of the reads of a message, for tools.
-    type WatchedReads;
 
     /// Returns the protocols' record of a request.
     fn core(&mut self, request: Self::Handle) -> &mut Core<Self>;
@@ -48,8 +46,8 @@ pub trait Host: Tools {
     /// Writes the status of a receive.
     fn note(&mut self, receive: Self::Handle, outcome: &Outcome);
 
-    /// Returns the source, and the length of the message, of a receive whose status was written.
-    fn noted(&mut self, receive: Self::Handle) -> (i32, usize);
+    /// Returns the source and the tag, and the length of the message, of a receive whose status was written.
+    fn noted(&mut self, receive: Self::Handle) -> ((i32, i32), usize);
 
     /// Copies the data of a send to a receive, as far as there is room. If the receive cannot unpack it, changes its
     /// status.
@@ -75,6 +73,11 @@ pub trait Host: Tools {
 
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
+
+    /// [`Self::finish`] of a receive, with the listeners to its communicator at hand.
+    fn finish_told(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {
+        self.finish(receive);
+    }
 
     /// Ends the job: a peer is lost, or the host has printed the reason.
     fn fails(&mut self);

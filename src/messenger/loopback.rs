@@ -6,8 +6,10 @@
 //! `send` and `delivery`. Grade: pending. Threads: the one that has entered the messenger. Tests:
 //! `messenger/tests`, and `self_messages.c` in `hw-tests/mpi`.
 
+use super::events;
+use super::events::transfers::Bytes;
 use super::header::Memory;
-use super::host::{Bytes, Data, Host, Process as _};
+use super::host::{Data, Host, Process as _};
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
 use super::receive::arrived::{Arrival, Arrived, Body, SHORT};
@@ -22,7 +24,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (rank, core) = (host.rank(of), host.core(request));
     core.route = Route::LOOPBACK;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
-    host.goes(request, PathTaken::LOOPBACK);
+    events::goes(host, request, PathTaken::LOOPBACK);
     let listeners = host.listeners(of);
     let arrival = Arrival { from: Route::LOOPBACK, length, message: None };
     let id = match search::posted(process, host, listeners, (of, envelope), &arrival) {
@@ -32,7 +34,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (is_short, core) = (length <= process.eager_limit(Route::LOOPBACK), host.core(request));
     let is_copied = is_short && core.role == Role::Send(Mode::Standard);
     let body = if is_copied {
-        host.begins(request, Bytes::All.posted());
+        events::begins(host, request, Bytes::All.posted());
         let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };
         body
     } else {
@@ -43,7 +45,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let message = Arrived { from: Route::LOOPBACK, id, body };
     search::store(process, host, (of, envelope), message, || Some(Route::LOOPBACK));
     if is_copied {
-        host.ends(request, Bytes::None.posted());
+        events::ends(host, request, Bytes::None.posted());
         host.finish(request);
     }
 }
@@ -61,11 +63,11 @@ fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: En
     host.note(receive, &Outcome::new(envelope, length, room));
     // Both sides report the same number of bytes to tools, also if the receive has too little room.
     let copied = length.min(room) as u64;
-    host.begins(send, Bytes::Of { offset: 0, length: copied }.posted());
-    host.begins(receive, Bytes::All.posted());
+    events::begins(host, send, Bytes::Of { offset: 0, length: copied }.posted());
+    events::begins(host, receive, Bytes::All.posted());
     host.copy(send, receive);
-    host.ends(send, Bytes::Of { offset: copied, length: 0 }.posted());
-    host.ends(receive, Bytes::None.posted());
+    events::ends(host, send, Bytes::Of { offset: copied, length: 0 }.posted());
+    events::ends(host, receive, Bytes::None.posted());
     host.finish(send);
     host.finish(receive);
 }

@@ -7,7 +7,7 @@
 //!   message is sent whole. [`header`] has the formats on the wire.
 //! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
 //! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
-//!   [`path_taken`].
+//!   [`path_taken`], and [`events`], which raises all events.
 //!
 //! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
 //! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 
+use events::Completed;
 use flow_control::state::Flow;
 use foreign::Foreign;
 use host::Host;
@@ -28,6 +29,7 @@ use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
 
+pub mod events;
 pub mod flow_control;
 pub mod foreign;
 pub mod header;
@@ -59,12 +61,14 @@ pub struct State<H: Host> {
     pub rails: Rails<H>,
     /// Sends whose next fragment waits for a send buffer.
     pub starved: VecDeque<H::Handle>,
+    /// Completion that is handled now, for the events that it causes.
+    pub completed: Option<Completed>,
 }
 
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
     pub fn new(flow: Flow<H::Handle>, rails: Rails<H>) -> Self {
         let (contexts, transfers, foreign) = (Contexts::new(), Transfers::default(), Foreign::default());
-        State { contexts, transfers, flow, foreign, rails, starved: VecDeque::new() }
+        State { contexts, transfers, flow, foreign, rails, starved: VecDeque::new(), completed: None }
     }
 }

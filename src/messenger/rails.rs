@@ -49,7 +49,7 @@ pub struct Rails<H: Host> {
     /// Processes that this one knows, each with a route as communicators store it.
     pub known: HashMap<PeerName, Route>,
     /// The peers and endpoints of several rails.
-    pub multi_rail: MultiRail<Held<H::Completed>>,
+    pub multi_rail: MultiRail<Held>,
     /// Messages that wait for room in shared memory.
     pub backlog: Backlog<H::Handle>,
 }

@@ -3,6 +3,7 @@
 //!
 //! Grade: hot. Threads: the one that has entered the messenger. Plain data. Tests: those of the host.
 
+use super::events::Watched;
 use super::host::Host;
 use super::matching::Envelope;
 use super::rendezvous::copies::{Reassembly, Sending};
@@ -93,4 +94,6 @@ pub struct Core<H: Host> {
     pub route: Route,
     /// The transfer in progress.
     pub transfer: Transfer<H>,
+    /// What tools know of it.
+    pub watched: Watched,
 }

@@ -7,14 +7,15 @@
 
 use std::sync::atomic::Ordering;
 
+use super::events::transfers::Bytes;
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
-use super::host::{Bytes, Data, Exposed, Host, Process as _, Transmitted};
-use super::loopback;
+use super::host::{Data, Exposed, Host, Process as _, Transmitted};
 use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::{self, Step};
 use super::request::{Mode, Role, Transfer};
 use super::route::Route;
+use super::{events, loopback};
 use crate::counters::add_shared;
 
 /// Begins a send, whose record is complete, by `route`. It may be finished when this returns.
@@ -66,7 +67,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         announce(process, host, request, (of, is_long, path == SendPath::Rendezvous { counted: true }));
         return true;
     }
-    if !host.begins_whole(process, request, route) {
+    if !events::begins_whole(process, host, request, route) {
         found_no_room(process, host, request);
         return false;
     }
@@ -84,7 +85,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         (Transmitted::Failed, _) => host.fails(),
         (Transmitted::Waits, None) => {}
         (Transmitted::Posted | Transmitted::Waits, sender) => {
-            host.ends_whole(process, request, Bytes::None.posted());
+            events::ends_whole(process, host, request, Bytes::None.posted());
             if let Some(sender) = sender {
                 rendezvous::enter(host, request, &Step::Offered(sender));
                 host.core(request).transfer =
@@ -128,7 +129,7 @@ fn announce<H: Host>(
     };
     let Exposed { registered, others, keys, .. } = exposed.unwrap_or_default();
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
-    host.goes_by_route(process, request, route, how, 1 + others.len());
+    events::goes_by_route(process, host, request, route, how, 1 + others.len());
     if keys.is_empty() {
         host.control(process, route, &Header::ReadyToSend(of, sender.0, memory));
     } else {

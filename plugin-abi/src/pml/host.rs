@@ -10,12 +10,12 @@
 
 use std::ops::Deref;
 
-use engine::messenger;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{self, Data, Host, Memory, Process, Record, Types};
 use engine::messenger::rails::send_buffers::BufferId;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::Route;
+use engine::messenger::{self, events};
 use engine::transport::Token;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
@@ -24,11 +24,9 @@ use super::datatype::UserData;
 use super::instance::{Pml, State};
 use super::peers;
 use super::request::{Core, Handle, Outcome, Owner, Request, Role, Transfer, release};
-use super::tools::reads::WatchedReads;
-use super::tools::watch;
 use crate::runtime::device::{Adapter, Port};
 use crate::runtime::exclusive::Entered;
-use crate::runtime::listeners::Event;
+use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 use crate::runtime::token::{self, Face, RecordKind, Tag};
@@ -38,7 +36,6 @@ use crate::runtime::variables::now;
 
 impl Host for State {
     type Data = UserData;
-    type WatchedReads = WatchedReads;
 
     fn core(&mut self, request: Handle) -> &mut Core {
         self.requests.core(request)
@@ -52,9 +49,9 @@ impl Host for State {
         note(self.requests.get(receive), outcome);
     }
 
-    fn noted(&mut self, receive: Handle) -> (i32, usize) {
+    fn noted(&mut self, receive: Handle) -> ((i32, i32), usize) {
         let status = &self.requests.get(receive).base().req_status;
-        (status.MPI_SOURCE, status._ucount)
+        ((status.MPI_SOURCE, status.MPI_TAG), status._ucount)
     }
 
     fn copy(&mut self, send: Handle, receive: Handle) {
@@ -82,6 +79,15 @@ impl Host for State {
 
     fn finish(&mut self, request: Handle) {
         finish(self, request);
+    }
+
+    #[inline(always)]
+    fn finish_told(&mut self, listeners: &'static Listeners, receive: Handle) {
+        if self.requests.get(receive).shell.owner != Owner::WatchedCall {
+            return finish_of_others(self, receive);
+        }
+        events::told(self, listeners, receive, Event::Complete);
+        self.requests.get(receive).set_finished(true);
     }
 
     /// The job ends once nothing is entered.
@@ -145,13 +151,20 @@ pub(crate) fn finish(state: &mut State, request: Handle) {
     }
 }
 
+/// [`finish`], apart from the code of a watched blocking call.
+#[cold]
+#[inline(never)]
+fn finish_of_others(state: &mut State, request: Handle) {
+    finish(state, request);
+}
+
 #[inline(never)]
 fn finish_of_mpi(state: &mut State, request: Handle) {
     let r = state.requests.get(request);
     debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
     // The copy of a buffered send raises no `Complete`: its original has raised it.
     if r.shell.attached.is_none() {
-        watch::request(state, request, Event::Complete);
+        events::request(state, request, Event::Complete);
     }
     let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {
@@ -214,7 +227,7 @@ pub(crate) fn tell(pml: &Pml) {
 pub(crate) fn give_back(mut state: Entered<'_, State>, request: Handle) {
     let r = state.requests.get(request);
     let references = r.take_references();
-    watch::forget(r);
+    r.core.watched.renew(0);
     state.requests.give_back(request);
     drop(state);
     if let Some(references) = references {

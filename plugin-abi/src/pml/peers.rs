@@ -216,7 +216,7 @@ impl Receives for Pml {
 #[inline(always)]
 fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
-        if !search::is_taken(state, bytes, |_, _, _, _| false) {
+        if !search::is_taken(state, bytes, None) {
             receive::handle(pml, state, bytes, || Some(Route::UNKNOWN));
         }
         return;

@@ -12,7 +12,9 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 
 use engine::events;
+use engine::messenger::events::Completed;
 use engine::messenger::rails::completions::{self, Receiver};
+use engine::messenger::receive::search;
 use engine::messenger::send;
 use engine::transport::{Polled, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
@@ -20,13 +22,12 @@ use ibex_ffi::openmpi::sys;
 use super::host;
 use super::instance::{Pml, Rail, State, pml};
 use super::peers;
-use super::tools::{deferred, transfers};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::watch::{Completed, SAFETY};
+use crate::runtime::watch::SAFETY;
 use crate::runtime::{failures, libmpi, poller};
 
 /// `pml_progress`. Returns the number of events.
@@ -166,10 +167,7 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
     let mut deferred = None;
-    let receiver =
-        Receiver::<_, _, MULTI_RAIL>::new(state, index, |state: &mut State, communicator, envelope, bytes: &[u8]| {
-            TOLD && deferred::defer(state, &mut deferred, (communicator, envelope), bytes)
-        });
+    let receiver = Receiver::<_, MULTI_RAIL>::new(state, index, if TOLD { Some(&mut deferred) } else { None });
     let Polled { taken: done, reported } = if WATCHED {
         port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
@@ -177,8 +175,7 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(deferred) = &deferred {
         drop(port);
-        // SAFETY: P3: the PML was not left since the message was deferred.
-        unsafe { deferred::deliver(pml, state, deferred) };
+        search::deliver(pml, state, deferred);
         if reported == 0 {
             return done;
         }
@@ -223,7 +220,7 @@ fn handle_all<const WATCHED: bool>(
     for (place, completion) in frame.batch.completions().iter().enumerate() {
         if WATCHED {
             let stamp = source.zip(frame.batch.stamp(place));
-            transfers::completed(Some(Completed { port: rail.port().index(), stamp }));
+            state.messenger.completed = Some(Completed { port: rail.port().index(), stamp });
         }
         if !completions::handle(pml, state, index, completion) {
             // The BTL raises its events after the PML was left: those of later completions wait for them.
@@ -232,7 +229,7 @@ fn handle_all<const WATCHED: bool>(
         }
     }
     if WATCHED {
-        transfers::completed(None);
+        state.messenger.completed = None;
     }
     if is_for_btl {
         frame.polled = polled;

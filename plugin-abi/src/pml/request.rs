@@ -9,6 +9,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::messenger::events::Watched;
 use engine::messenger::request;
 pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
 use engine::messenger::route::Route;
@@ -130,12 +131,8 @@ pub(crate) struct Request {
     base: sys::ompi_request_t,
     pub(crate) shell: Shell,
     pub(crate) core: Core,
-    /// Number by which tools know the request; 0 before its first event.
-    pub(crate) id: u64,
-    /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
+    /// Arguments of the MPI call, as events report them; valid once tools know the request.
     pub(crate) spec: Spec,
-    /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
-    pub(crate) message: (u64, u64),
 }
 
 #[repr(C)]
@@ -145,22 +142,13 @@ pub(crate) struct Shell {
     /// The copy of a buffered send, which its request sends.
     pub(crate) attached: Option<Attached>,
     /// Puts `owner` beside the core's `role`: a receive writes both by one instruction.
-    _padding: [u8; 3],
-    pub(crate) told: Told,
+    _padding: [u8; 4],
     /// Whether a persistent request was started, and no event has reported the end of its wait.
     pub(crate) is_to_notify: bool,
     /// Whether the request holds references to its communicator and datatype.
     pub(crate) has_references: bool,
     is_finished: AtomicBool,
     pub(crate) owner: Owner,
-}
-
-/// Events of a transfer that were raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Nothing,
-    Begun,
-    Ended,
 }
 
 impl Owner {
@@ -248,8 +236,7 @@ impl Request {
         let shell = Shell {
             next: None,
             attached: None,
-            _padding: [0; 3],
-            told: Told::Nothing,
+            _padding: [0; 4],
             is_to_notify: false,
             has_references: false,
             is_finished: AtomicBool::new(false),
@@ -263,8 +250,9 @@ impl Request {
             posted: 0,
             route: Route::UNKNOWN,
             transfer: Transfer::None,
+            watched: Watched::NOTHING,
         };
-        Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }
+        Request { base, shell, core, spec: Spec::EMPTY }
     }
 
     /// Makes the request one for this call. Only the caller has it.

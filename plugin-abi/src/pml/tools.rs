@@ -1,48 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
-//! (`watch`), of transfers (`transfers`), and of reads (`reads`). `listening`
-//! opens and closes the fast paths when tools start or stop listening. Called by the messenger. Grade: pending;
-//! [`Tools::arrives`] and [`Tools::seeks`] are on the path of a watched message. Threads: the one that has entered the
-//! PML. Tests: as in `watch`, and `pml/tests/told.rs`.
+//! How the PML gives events to tools (`engine::messenger::host::Tools`): to the listeners of a communicator
+//! (`runtime/listeners.rs`), with the specification of PERUSE. The engine (`engine::messenger::events`) decides which
+//! events there are. `listening` opens and closes the fast paths when tools start or stop listening.
+//!
+//! An event is raised where it happens, with the PML entered, so a callback may not call MPI (PERUSE 5.1.2). Grade: hot
+//! for a watched message. Threads: the one that has entered the PML. Tests: `pml/tests/told.rs`, and
+//! `hw-tests/tools/peruse_requests.c`.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
-use engine::messenger::header::EAGER_SIZE;
-use engine::messenger::host::{Bytes, Moved, Ports, Tools};
-use engine::messenger::matching::{Envelope, Message};
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason, of_message};
-use engine::messenger::rails::routes;
-use engine::messenger::receive::arrived::{Arrival, Arrived};
-use engine::messenger::receive::probe::Found;
-use engine::messenger::rendezvous::stripes::Part;
+use engine::messenger::events;
+use engine::messenger::host::{Data, Tools};
+use engine::messenger::path_taken::{PathTaken, of_message};
 use engine::messenger::route::{Account, Route};
-use engine::transport::Failed;
+use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::request::{Handle, Told};
-use crate::runtime::listeners::{Event, Listeners};
-use crate::runtime::watch::{Completed, number, numbers};
+use super::request::{Call, Handle, Owner, Request, Role};
+use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
+use crate::runtime::watch::numbers;
 
-pub(super) mod deferred;
 pub(super) mod listening;
-pub(super) mod reads;
-pub(super) mod transfers;
-pub(super) mod watch;
 
-/// The envelope of a message of this communicator.
-type Of = (&'static Communicator, Envelope);
+/// `PERUSE_SEND`, `PERUSE_RECV`
+pub(crate) const SEND: c_int = 0;
+pub(crate) const RECEIVE: c_int = 1;
 
 impl Tools for State {
     type Listeners = &'static Listeners;
-    type Completed = Option<Completed>;
-
-    fn completed(&mut self) -> Option<Completed> {
-        transfers::completion()
-    }
-
-    fn set_completed(&mut self, completed: Option<Completed>) {
-        transfers::completed(completed);
-    }
+    type Spec = Spec;
 
     #[inline(always)]
     fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
@@ -50,138 +39,75 @@ impl Tools for State {
     }
 
     #[inline(always)]
-    fn want_paths(&mut self, listeners: &'static Listeners) -> bool {
-        listeners.wants(Event::Protocol)
+    fn listeners_of(&mut self, request: Handle) -> Option<&'static Listeners> {
+        self.requests.get(request).listeners()
+    }
+
+    /// A blocking call that began before a tool listened has not noted its arguments.
+    #[inline(always)]
+    fn is_silent(&mut self, request: Handle) -> bool {
+        self.requests.get(request).shell.owner == Owner::Call
     }
 
     #[inline(always)]
-    fn arrives(
-        &mut self,
-        pml: &Pml,
-        listeners: &'static Listeners,
-        of: Of,
-        arrival: &Arrival<'_>,
-        search: impl FnOnce(&mut Self) -> Option<Handle>,
-    ) -> Result<Handle, u64> {
-        let id = numbers(2);
-        let number = id + 2;
-        let mut spec = watch::spec_of_message(of.0, of.1, arrival.length);
-        listeners.tell(Event::Arrived, id, &mut spec);
-        if listeners.wants(Event::Transfer) {
-            let here = arrival.message.map_or(arrival.length, |message| message.lengths().1);
-            transfers::arrived(of.0.comm, id, &spec, here);
+    fn hear(listeners: &'static Listeners, event: Event) -> bool {
+        listeners.wants(event)
+    }
+
+    #[inline(always)]
+    fn numbers(&mut self, count: u64) -> u64 {
+        numbers(count)
+    }
+
+    fn introduce(&mut self, request: Handle) {
+        let request = self.requests.get(request);
+        let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
+        request.spec = spec(&request.call(), operation, request.core.data.length());
+    }
+
+    #[inline(always)]
+    fn spec(&mut self, of: &'static Communicator, (peer, tag): (i32, i32), length: usize) -> Spec {
+        Spec {
+            comm: of.comm.raw(),
+            buf: null_mut(),
+            count: saturated(length),
+            // SAFETY: takes the address of an object that Open MPI never frees.
+            datatype: unsafe { sys::ibex_byte() },
+            peer,
+            tag,
+            operation: RECEIVE,
+            context: of.context,
+            bytes: length as u64,
+            stamp: 0,
         }
-        listeners.tell(Event::SearchPostedBegin, number, &mut spec);
-        let found = search(self);
-        listeners.tell(Event::SearchPostedEnd, number, &mut spec);
-        let found = found.ok_or(id)?;
-        watch::told(self, listeners, found, Event::RemovePosted);
-        listeners.tell(Event::MatchPosted, id, &mut spec);
-        watch::has_message(self, listeners, found, (id, arrival.length), |state| match arrival.message {
-            None => Some(of_message::came_whole(pml, state, of, arrival.from, (EAGER_SIZE, arrival.length))),
-            Some(message) => of_message::came(pml, state, of, message, found),
-        });
-        Ok(found)
     }
 
-    fn stored(&mut self, of: Of, message: (u64, usize)) {
-        watch::tell_of_message(self, of, Event::InsertUnexpected, message);
+    fn of_spec(spec: &Spec) -> ((i32, i32), usize) {
+        ((spec.peer, spec.tag), spec.bytes as usize)
     }
 
     #[inline(always)]
-    fn seeks(
-        &mut self,
-        pml: &Pml,
-        listeners: &'static Listeners,
-        of: &'static Communicator,
-        receive: Handle,
-        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
-    ) -> Option<Message<Arrived>> {
-        watch::told(self, listeners, receive, Event::Activate);
-        let number = number();
-        listeners.tell(Event::SearchUnexpectedBegin, number, &mut self.requests.get(receive).spec);
-        let found = search(self);
-        listeners.tell(Event::SearchUnexpectedEnd, number, &mut self.requests.get(receive).spec);
-        let found = found?;
-        let (of, length) = ((of, found.envelope), found.message.length());
-        let id = watch::tell_of_message(self, of, Event::RemoveUnexpected, (found.message.id, length));
-        watch::request(self, receive, Event::MatchUnexpected);
-        let path = |state: &mut State| of_message::came(pml, state, of, &found.message, receive);
-        watch::has_message(self, listeners, receive, (id, length), path);
-        Some(found)
-    }
-
-    fn probes(
-        &mut self,
-        of: &'static Communicator,
-        wanted: (i32, i32),
-        search: impl FnOnce(&mut Self) -> Option<Found>,
-    ) -> Option<Found> {
-        watch::probe(self, of, wanted, search)
-    }
-
-    fn set_aside(&mut self, of: Of, message: (u64, usize)) -> u64 {
-        watch::tell_of_message(self, of, Event::RemoveUnexpected, message)
-    }
-
-    fn gets_aside(&mut self, pml: &Pml, of: &'static Communicator, receive: Handle, message: &Message<Arrived>) {
-        watch::request(self, receive, Event::Activate);
-        watch::match_probed(self, receive, message, |state| {
-            of_message::came(pml, state, (of, message.envelope), &message.message, receive)
-        });
+    fn tell(&mut self, listeners: &'static Listeners, event: Event, id: u64, request: Handle) {
+        listeners.tell(event, id, &mut self.requests.get(request).spec);
     }
 
     #[inline(always)]
-    fn posted(&mut self, listeners: &'static Listeners, receive: Handle) {
-        watch::told(self, listeners, receive, Event::InsertPosted);
+    fn tell_of_message(&mut self, listeners: &'static Listeners, event: Event, id: u64, spec: &mut Spec) {
+        listeners.tell(event, id, spec);
     }
 
-    fn goes(&mut self, request: Handle, path: PathTaken) {
-        watch::goes(self, request, |_| Some(path));
+    fn tell_path(&mut self, to: &'static Listeners, request: Handle, (message, length): (u64, usize), path: PathTaken) {
+        let request = self.requests.get(request);
+        let spec = Spec { bytes: length as u64, ..request.spec };
+        to.tell_protocol(request.core.watched.id, &mut ProtocolSpec { spec, message, path });
     }
 
-    fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(of_message::by(pml, routes::home(pml, state, route), how, rails)));
+    fn rank_in_job(&mut self, of: &'static Communicator, rank: i32) -> u32 {
+        of.comm.rank_in_job(rank)
     }
 
-    fn has_begun(&mut self, request: Handle) -> bool {
-        self.requests.get(request).shell.told != Told::Nothing
-    }
-
-    fn begins(&mut self, request: Handle, moved: Moved) {
-        watch::begins_by(self, request, moved, |_| None);
-    }
-
-    fn begins_whole(&mut self, pml: &Pml, send: Handle, route: Route) -> bool {
-        watch::begins_if(self, send, Bytes::All.posted(), |state| state.has_room(pml, route))
-    }
-
-    fn continues(&mut self, request: Handle, moved: Moved) {
-        watch::request_by(self, request, Event::XferContinue, moved, |_| None);
-    }
-
-    fn ends(&mut self, request: Handle, moved: Moved) {
-        watch::ends_by(self, request, moved, |_| None);
-    }
-
-    fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
-        watch::ends_by(self, send, moved, |state| Some(of_message::sent(pml, state, send)));
-    }
-
-    fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
-        reads::begins(pml, self, receive);
-    }
-
-    fn read_begins(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part) {
-        reads::started(pml, self, receive, rail, part);
-    }
-
-    fn read_refused(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part) {
-        reads::refused(pml, self, receive, rail, part);
-    }
-
-    fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
-        reads::ended(pml, self, receive, rail, (part, outcome));
+    fn route_to(&mut self, pml: &Pml, of: &'static Communicator, rank: i32) -> Option<Route> {
+        of_message::route_to(pml, self, of, rank)
     }
 
     fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
@@ -190,4 +116,43 @@ impl Tools for State {
         let kept = self.messenger.flow.kept.bytes();
         record((kind, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [kept, 0, 0, 0]);
     }
+}
+
+fn saturated(count: usize) -> c_int {
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+/// Returns the specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
+#[inline(always)]
+pub(crate) fn spec(call: &Call, operation: c_int, length: usize) -> Spec {
+    let Call { data, peer, tag, comm } = *call;
+    let (buf, count, datatype) = (data.buffer(), saturated(data.count()), data.datatype().raw());
+    let (context, bytes) = (comm.context(), length as u64);
+    Spec { comm: comm.raw(), buf, count, datatype, peer, tag, operation, context, bytes, stamp: 0 }
+}
+
+/// Gives a request its number for tools, and its specification.
+#[inline(always)]
+pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
+    request.core.watched.renew(id);
+    request.spec = spec;
+}
+
+/// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here.
+#[inline(always)]
+pub(crate) fn freed(state: &mut State, request: Handle, is_complete: bool) {
+    if state.listeners_of(request).is_some() {
+        if is_complete && !state.requests.get(request).base().req_persistent {
+            events::request(state, request, Event::Notify);
+        }
+        events::request(state, request, Event::Free);
+    }
+}
+
+/// Reports the path of a message that the only port sent without a request.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
+    let path = of_message::eager(pml, route, spec.bytes as usize);
+    listeners.tell_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }

@@ -33,7 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ibex_ffi::openmpi::sys;
 use parking_lot::Mutex;
 
-pub(crate) use event::{Event, ProtocolSpec, Spec, SpecPointer};
+pub(crate) use engine::messenger::events::Event;
+pub(crate) use event::{ProtocolSpec, Spec, SpecPointer};
 pub(crate) use table::{Function, Listener, Listeners, NOBODY};
 
 pub(crate) struct Upcall {

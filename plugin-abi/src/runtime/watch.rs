@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use engine::events::{self, EventGroup, RegistrationEvict, RegistrationMiss, Safety, SourceId};
+use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
 use parking_lot::Mutex;
 
 use super::listeners::{self, Event, NOBODY};
@@ -82,23 +82,6 @@ pub(crate) fn serve() {
         events::deliver_pending(Safety::None);
     } else {
         events::deliver_due(SAFETY);
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Completed {
-    /// Index of the port, among those of the process, that reported it.
-    pub(crate) port: u8,
-    /// The port's source and the adapter's raw timestamp; `None` if the adapter stamps no completions.
-    pub(crate) stamp: Option<(SourceId, u64)>,
-}
-
-/// Raises events while a component is entered; callbacks run when it has been left. The timestamp is the adapter's if a
-/// completion reported the events, else the present time of the host's clock.
-pub(crate) fn stage(group: EventGroup, by: Option<Completed>) {
-    match by.and_then(|by| by.stamp) {
-        Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
-        None => group.stage(SAFETY),
     }
 }
 

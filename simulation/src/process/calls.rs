@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program calls: sends, receives, probes and cancels. Called by `world`. Grade: test. Threads: one.
 
+use ibex::messenger::events::{self, Event, Watched};
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
 use ibex::messenger::host::{Communicators as _, Data as _, Process as _, Tools as _};
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle, Pattern};
@@ -67,7 +68,8 @@ impl Process {
     }
 
     fn make(&mut self, role: Role, (peer, context, tag): (i32, u32, i32), data: Data) -> Handle {
-        let core = Core { role, peer, tag, data, posted: 0, route: Route::UNKNOWN, transfer: Transfer::None };
+        let watched = Watched::NOTHING;
+        let core = Core { role, peer, tag, data, posted: 0, route: Route::UNKNOWN, transfer: Transfer::None, watched };
         let (outcome, is_finished, is_persistent) = (None, true, false);
         self.requests.add(Request { core, number: 0, context, outcome, is_finished, is_persistent, attached: None })
     }
@@ -191,8 +193,8 @@ impl Process {
         let (queues, lengths) = self.queues(context);
         let is_cancelled = queues.cancel(lengths, posted, receive);
         if is_cancelled {
-            for event in ["comm_req_remove_from_posted_q", "comm_req_cancel", "comm_req_complete"] {
-                self.tell(receive, event);
+            for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
+                events::request(self, receive, event);
             }
             self.end(receive);
         }

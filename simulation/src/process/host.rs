@@ -100,7 +100,6 @@ impl Communicators for Process {
 
 impl Host for Process {
     type Data = Data;
-    type WatchedReads = ();
 
     fn core(&mut self, request: Handle) -> &mut Core<Process> {
         &mut self.requests.get(request).core
@@ -117,8 +116,9 @@ impl Host for Process {
         self.tell_taken(receive, outcome);
     }
 
-    fn noted(&mut self, receive: Handle) -> (i32, usize) {
-        self.requests.get(receive).outcome.map_or((0, 0), |outcome| (outcome.source, outcome.length))
+    fn noted(&mut self, receive: Handle) -> ((i32, i32), usize) {
+        let of = |outcome: Outcome| ((outcome.source, outcome.tag), outcome.length);
+        self.requests.get(receive).outcome.map_or(((0, 0), 0), of)
     }
 
     fn copy(&mut self, send: Handle, receive: Handle) {

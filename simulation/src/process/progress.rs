@@ -39,11 +39,11 @@ impl Process {
     fn poll_rail(&mut self, index: usize) -> usize {
         let shared = self.shared();
         let mut batch = self.batches[index].take().expect("a port polls once at a time");
-        let (mut port, never) = (shared.port(index), |_: &mut Process, _, _, _: &[u8]| false);
+        let mut port = shared.port(index);
         let Polled { taken, reported } = if shared.is_multi_rail() {
-            port.poll_direct(&mut batch, Receiver::<_, _, true>::new(self, index, never))
+            port.poll_direct(&mut batch, Receiver::<_, true>::new(self, index, None))
         } else {
-            port.poll_direct(&mut batch, Receiver::<_, _, false>::new(self, index, never))
+            port.poll_direct(&mut batch, Receiver::<_, false>::new(self, index, None))
         };
         let is_short = port.is_short_of_receives();
         drop(port);

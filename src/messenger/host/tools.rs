@@ -1,205 +1,87 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host tells tools of the messages: their arrival, the searches of the queues, the path that each message took,
-//! the steps of its transfer, and entries of the flight recorder.
+//! What a host has for tools: the listeners to its communicators, and a way to give them an event.
 //!
-//! Called by `receive` and the protocols where the step happens. A host that has no tools leaves all of it
-//! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
-
-use std::fmt::Debug;
+//! `messenger/events` decides which events a request or a message has, and calls this. Grade: hot for a watched message,
+//! by static dispatch. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::communicators::Communicators;
-use crate::messenger::matching::{Envelope, Message};
-use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
-use crate::messenger::receive::arrived::{Arrival, Arrived};
-use crate::messenger::receive::probe::Found;
-use crate::messenger::rendezvous::stripes::Part;
+use crate::events::{self, TypeId, XferBegin};
+use crate::messenger::events::{Completed, Event, transfers};
+use crate::messenger::path_taken::PathTaken;
+use crate::messenger::request::Role;
 use crate::messenger::route::{Account, Route};
-use crate::transport::Failed;
 
-/// Tells tools what happens to messages.
+/// Gives events to tools.
 pub trait Tools: Communicators {
     /// Listeners of tools to a communicator.
     type Listeners: Copy;
-    /// What a host notes of the completion that it handles, for the events of a message that is handled later.
-    type Completed: Copy + Debug;
+    /// What all events of a message, or of a search for one, say of it.
+    type Spec;
 
-    /// Returns the note of the completion that is handled now.
-    fn completed(&mut self) -> Self::Completed;
+    /// Returns the listeners to a communicator; `None`: tools are told of nothing there.
+    fn listeners(&mut self, of: Self::Communicator) -> Option<Self::Listeners>;
 
-    /// Sets the note of the completion that is handled from now on.
-    fn set_completed(&mut self, completed: Self::Completed);
+    /// Returns the listeners to the communicator of a request.
+    fn listeners_of(&mut self, request: Self::Handle) -> Option<Self::Listeners>;
 
-    /// Returns the listeners to a communicator; `None`: tools are told of no search.
-    fn listeners(&mut self, _of: Self::Communicator) -> Option<Self::Listeners> {
-        None
-    }
-
-    /// Whether these listeners want the path of each message.
-    fn want_paths(&mut self, _listeners: Self::Listeners) -> bool {
+    /// Whether tools are told nothing of a request, because it began while nobody listened, and noted too little.
+    fn is_silent(&mut self, _request: Self::Handle) -> bool {
         false
     }
 
-    /// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found,
-    /// with the message's path.
-    ///
-    /// # Errors
-    /// The search has found nothing; the number of the message.
-    fn arrives(
-        &mut self,
-        _process: &Self::Process,
-        _listeners: Self::Listeners,
-        _of: (Self::Communicator, Envelope),
-        _arrival: &Arrival<'_>,
-        search: impl FnOnce(&mut Self) -> Option<Self::Handle>,
-    ) -> Result<Self::Handle, u64> {
-        search(self).ok_or(0)
+    /// Whether these listeners hear such an event.
+    fn hear(listeners: Self::Listeners, event: Event) -> bool;
+
+    /// Whether these listeners hear of the paths of requests in this role.
+    fn hear_paths(listeners: Self::Listeners, _role: Role) -> bool {
+        Self::hear(listeners, Event::Protocol)
     }
 
-    /// Tells tools that a message with this number and length was stored as unexpected.
-    fn stored(&mut self, _of: (Self::Communicator, Envelope), _message: (u64, usize)) {}
+    /// Reserves this many numbers of requests, messages and searches: the returned one, and every second after it.
+    fn numbers(&mut self, count: u64) -> u64;
 
-    /// Tells tools that a receive begins, runs the `search` for its unexpected message, and tells them what it has
-    /// found, with the message's path.
-    fn seeks(
-        &mut self,
-        _process: &Self::Process,
-        _listeners: Self::Listeners,
-        _of: Self::Communicator,
-        _receive: Self::Handle,
-        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
-    ) -> Option<Message<Arrived>> {
-        search(self)
+    /// Notes what the events of a request, which has got its number, say of it.
+    fn introduce(&mut self, _request: Self::Handle) {}
+
+    /// Returns what events say of a message of `length` bytes with this source and tag, or of a search for it.
+    fn spec(&mut self, of: Self::Communicator, wanted: (i32, i32), length: usize) -> Self::Spec;
+
+    /// Returns the peer and tag, and the length in bytes, that such a specification has.
+    fn of_spec(spec: &Self::Spec) -> ((i32, i32), usize);
+
+    /// Gives listeners an event of a request, or of the search for its message. `id`: number of the request or search.
+    fn tell(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
+
+    /// Gives listeners an event of a message, or of a search.
+    fn tell_of_message(&mut self, listeners: Self::Listeners, event: Event, id: u64, spec: &mut Self::Spec);
+
+    /// Gives listeners the path of a request's message: the message's number (0: unknown) and its length in bytes.
+    fn tell_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
+
+    /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
+    fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
+
+    /// Whether tools want the transfer events of this type.
+    fn wants_step(&mut self, step: TypeId) -> bool {
+        events::interest().has(step)
     }
 
-    /// Runs the `search` of a probe for this source and tag, and tells tools of it.
-    fn probes(
-        &mut self,
-        _of: Self::Communicator,
-        _wanted: (i32, i32),
-        search: impl FnOnce(&mut Self) -> Option<Found>,
-    ) -> Option<Found> {
-        search(self)
+    /// Raises a transfer event of this type, which has the elements of [`XferBegin`].
+    fn step(&mut self, step: TypeId, told: XferBegin, by: Option<Completed>) {
+        transfers::raise(step, told, by);
     }
 
-    /// Tells tools that a matched probe has taken out the message with this number and length. Returns its number.
-    fn set_aside(&mut self, _of: (Self::Communicator, Envelope), message: (u64, usize)) -> u64 {
-        message.0
+    /// Returns the route to a rank, which the host may look up.
+    fn route_to(&mut self, _process: &Self::Process, of: Self::Communicator, rank: i32) -> Option<Route> {
+        self.known_route(of, rank)
     }
 
-    /// Tells tools that a receive begins, and gets the message of a matched probe.
-    fn gets_aside(
-        &mut self,
-        _process: &Self::Process,
-        _of: Self::Communicator,
-        _receive: Self::Handle,
-        _message: &Message<Arrived>,
-    ) {
-    }
+    /// Notes that a message is about to be sent whole. A simulated host checks that it may.
+    fn sends_whole(&mut self, _send: Self::Handle) {}
 
-    /// Tells tools that a receive was posted.
-    fn posted(&mut self, _listeners: Self::Listeners, _receive: Self::Handle) {}
-
-    /// Tells tools by which protocol, and by which port, a request's message goes.
-    fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
-
-    /// Like [`Self::goes`], for data that goes to or comes from the peer of this route, by so many rails.
-    fn goes_by_route(
-        &mut self,
-        _process: &Self::Process,
-        _request: Self::Handle,
-        _route: Route,
-        _how: (Protocol, Reason),
-        _rails: usize,
-    ) {
-    }
-
-    /// Whether tools were told that the first data of a request's message moves.
-    fn has_begun(&mut self, _request: Self::Handle) -> bool {
-        false
-    }
-
-    /// Tells tools that the first data of a request's message moves now, unless they were told before.
-    fn begins(&mut self, _request: Self::Handle, _moved: Moved) {}
-
-    /// Like [`Self::begins`], for a message that is sent whole by this route. If tools listen and the route has no
-    /// room, tells them nothing and returns false: the message pends, so its transfer does not begin.
-    fn begins_whole(&mut self, _process: &Self::Process, send: Self::Handle, _route: Route) -> bool {
-        self.begins(send, Bytes::All.posted());
-        true
-    }
-
-    /// Tells tools that data of a request's message has moved, neither the first nor the last.
-    fn continues(&mut self, _request: Self::Handle, _moved: Moved) {}
-
-    /// Tells tools that the last data of a request's message has moved.
-    fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}
-
-    /// Like [`Self::ends`], for a message that is sent whole.
-    fn ends_whole(&mut self, _process: &Self::Process, send: Self::Handle, moved: Moved) {
-        self.ends(send, moved);
-    }
-
-    /// Like [`Self::begins`], for a receive that will read its message by the rails of its transfer.
-    fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
-        self.begins(receive, Bytes::None.posted());
-    }
-
-    /// Tells tools that a read by this rail is about to be posted.
-    fn read_begins(&mut self, _process: &Self::Process, _receive: Self::Handle, _rail: usize, _part: Part) {}
-
-    /// Tells tools that the port has refused a read.
-    fn read_refused(&mut self, _process: &Self::Process, _receive: Self::Handle, _rail: usize, _part: Part) {}
-
-    /// Tells tools that a read by this rail has completed or failed.
-    fn read_ended(
-        &mut self,
-        _process: &Self::Process,
-        _receive: Self::Handle,
-        _rail: usize,
-        _part: Part,
-        _outcome: Result<(), Failed>,
-    ) {
-    }
+    /// Notes that a message of this rank was stored as unexpected. A simulated host checks that its sender is held back.
+    fn stored(&mut self, _source: i32) {}
 
     /// Enters in the flight recorder that a peer is held back, or that all may go on.
     fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}
-}
-
-/// Bytes of a message that a step of its transfer moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// First step of a message that is sent whole.
-    All,
-    /// Other steps report the bytes.
-    None,
-    /// Bytes of a fragment.
-    Of {
-        /// Offset of the fragment in the message.
-        offset: u64,
-        /// Length of the fragment.
-        length: u64,
-    },
-}
-
-/// Bytes of a step, for tools.
-#[derive(Clone, Copy, Debug)]
-pub struct Moved {
-    /// Which bytes.
-    pub bytes: Bytes,
-    /// Whether a completion reported the step; otherwise it is a post.
-    pub is_completed: bool,
-}
-
-impl Bytes {
-    /// The adapter gets the bytes now, or the processor copies them.
-    #[inline(always)]
-    pub const fn posted(self) -> Moved {
-        Moved { bytes: self, is_completed: false }
-    }
-
-    /// The bytes have arrived or were sent. The event has the host's time if their completion is not being handled.
-    #[inline(always)]
-    pub const fn completed(self) -> Moved {
-        Moved { bytes: self, is_completed: true }
-    }
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds out the path of a message: its port and queue pair, and the data from which protocol and reason follow.
 //!
-//! Called by hosts while a tool asks for it. Grade: pending. Threads: the one that has entered the messenger, and no
+//! Called by `messenger/events` while a tool asks for it. Grade: pending. Threads: the one that has entered the messenger, and no
 //! port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
 
 use super::{PathTaken, Protocol, Reason, at_once, not_read};
 use crate::messenger::header::{EAGER_SIZE, Header, Match};
-use crate::messenger::host::{Data, PortHost, Process, Rail};
+use crate::messenger::host::{Data, Host, PortHost, Process, Rail};
 use crate::messenger::matching::Envelope;
-use crate::messenger::rails::routes;
 use crate::messenger::receive::arrived::{Arrived, Body};
 use crate::messenger::request::{Mode, Role, Transfer};
 use crate::messenger::route::Route;
@@ -38,13 +37,13 @@ fn longest_inline(rail: Option<&Rail>) -> usize {
 }
 
 /// Returns the path of a send whose message is sent whole.
-pub fn sent<H: PortHost>(process: &H::Process, host: &mut H, send: H::Handle) -> PathTaken {
+pub fn sent<H: Host>(process: &H::Process, host: &mut H, send: H::Handle) -> PathTaken {
     let of = host.communicator(send);
     let (context, rank, core) = (host.number(of), host.rank(of), host.core(send));
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
     let header = if is_synchronous { synchronous(context, rank, core.tag) } else { EAGER_SIZE };
     let (lengths, has_gaps, route) = ((header, core.data.length()), !core.data.is_contiguous(), core.route);
-    let route = routes::home(process, host, route);
+    let route = host.home(process, route);
     whole(process, route, lengths, has_gaps)
 }
 
@@ -54,7 +53,7 @@ fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
 }
 
 /// Returns the path of a receive that reads its message.
-pub fn read<H: PortHost>(process: &H::Process, host: &mut H, receive: H::Handle) -> Option<PathTaken> {
+pub fn read<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle) -> Option<PathTaken> {
     let Transfer::Reading(reads) = &host.core(receive).transfer else { return None };
     let mut rails = reads.stripes.rails();
     let count = rails.len();
@@ -63,7 +62,7 @@ pub fn read<H: PortHost>(process: &H::Process, host: &mut H, receive: H::Handle)
 
 /// Returns the path of a whole message that has matched, by its lengths (header and data) alone, because the message
 /// does not say whether its sender copied it. `from` may be unknown.
-pub fn came_whole<H: PortHost>(
+pub fn came_whole<H: Host>(
     process: &H::Process,
     host: &mut H,
     of: (H::Communicator, Envelope),
@@ -81,7 +80,7 @@ pub fn came_whole<H: PortHost>(
 }
 
 /// Returns the path of a message that has matched; `None` if the receiver may read it.
-pub fn came<H: PortHost>(
+pub fn came<H: Host>(
     process: &H::Process,
     host: &mut H,
     of: (H::Communicator, Envelope),
@@ -110,8 +109,20 @@ pub fn came<H: PortHost>(
     Some(by(process, from, not_read(memory, room, has_gaps)?, 1))
 }
 
-/// Returns the route to the sender of a message; looks the sender's rank up if it has no route yet.
-fn sender<H: PortHost>(
+/// Returns the route to a rank of a communicator, for a host with ports; looks its process up if it has no route yet.
+pub fn route_to<H: PortHost>(process: &H::Process, host: &mut H, of: H::Communicator, rank: i32) -> Option<Route> {
+    let known = host.known_route(of, rank);
+    if known.is_some() || process.is_multi_rail() {
+        return known;
+    }
+    let name = host.name_of(of, rank)?;
+    let route = *host.routes_to(process, name).first()?;
+    host.messenger().rails.known.insert(name, route);
+    Some(route)
+}
+
+/// Returns the route to the sender of a message.
+fn sender<H: Host>(
     process: &H::Process,
     host: &mut H,
     (of, envelope): (H::Communicator, Envelope),
@@ -120,12 +131,5 @@ fn sender<H: PortHost>(
     if from != Route::UNKNOWN {
         return Some(from);
     }
-    let known = host.known_route(of, envelope.source());
-    if known.is_some() || process.is_multi_rail() {
-        return known;
-    }
-    let name = host.name_of(of, envelope.source())?;
-    let route = *host.routes_to(process, name).first()?;
-    host.messenger().rails.known.insert(name, route);
-    Some(route)
+    host.route_to(process, of, envelope.source())
 }

@@ -10,10 +10,11 @@ use super::failover;
 use super::multi_rail::Turn;
 use super::routes;
 use super::send_buffers::{BufferId, Content};
+use crate::messenger::events::transfers::Bytes;
+use crate::messenger::events::{self, Completed};
 use crate::messenger::header::Header;
-use crate::messenger::host::{Bytes, PortHost, Process, Record};
-use crate::messenger::matching::Envelope;
-use crate::messenger::receive::search;
+use crate::messenger::host::{PortHost, Process, Record};
+use crate::messenger::receive::search::{self, Deferred};
 use crate::messenger::rendezvous::{fragments, read};
 use crate::messenger::request::Transfer;
 use crate::messenger::route::Route;
@@ -39,29 +40,23 @@ impl ByRail {
 }
 
 /// Delivers whole messages that have a posted receive while the port of a rail polls. `MULTI_RAIL`: the process has
-/// several rails. `D` may take over a message that tools are told of.
-#[derive(Debug)]
-pub struct Receiver<'a, H, D, const MULTI_RAIL: bool> {
+/// several rails.
+pub struct Receiver<'a, H: PortHost, const MULTI_RAIL: bool> {
     host: &'a mut H,
     rail: usize,
-    defers: D,
+    deferred: Option<&'a mut Option<Deferred<H::Communicator>>>,
 }
 
-impl<'a, H: PortHost, D, const MULTI_RAIL: bool> Receiver<'a, H, D, MULTI_RAIL>
-where
-    D: FnMut(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
-{
-    /// Makes the receiver of a rail. If `defers` returns true, the host delivers the message itself, later.
+impl<'a, H: PortHost, const MULTI_RAIL: bool> Receiver<'a, H, MULTI_RAIL> {
+    /// Makes the receiver of a rail. A short message that tools are told of is put in `deferred`, if there is such a
+    /// place: the host [delivers](search::deliver) it once it has left the port.
     #[inline(always)]
-    pub fn new(host: &'a mut H, rail: usize, defers: D) -> Self {
-        Receiver { host, rail, defers }
+    pub fn new(host: &'a mut H, rail: usize, deferred: Option<&'a mut Option<Deferred<H::Communicator>>>) -> Self {
+        Receiver { host, rail, deferred }
     }
 }
 
-impl<H: PortHost + TakesRequests, D, const MULTI_RAIL: bool> TakesMessages for Receiver<'_, H, D, MULTI_RAIL>
-where
-    D: FnMut(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
-{
+impl<H: PortHost + TakesRequests, const MULTI_RAIL: bool> TakesMessages for Receiver<'_, H, MULTI_RAIL> {
     type Requests = H;
 
     #[inline(always)]
@@ -79,7 +74,7 @@ where
             return false;
         }
         let bytes = self.host.received(addr, len);
-        let is_taken = search::is_taken(self.host, &bytes, &mut self.defers);
+        let is_taken = search::is_taken(self.host, &bytes, self.deferred.as_deref_mut());
         if MULTI_RAIL && is_taken {
             self.host.messenger().rails.multi_rail.count(self.rail, from);
         }
@@ -123,12 +118,12 @@ pub fn handle<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, comp
     }
 }
 
-/// Copy of a message that arrived too early, in the reorder buffer. `C`: the host's note of its completion.
+/// Copy of a message that arrived too early, in the reorder buffer.
 #[derive(Debug)]
-pub struct Held<C> {
+pub struct Held {
     bytes: Box<[u8]>,
     by: ByRail,
-    completed: C,
+    completed: Option<Completed>,
 }
 
 /// Handles a message that was not taken in place, header included; with several rails, when its turn comes.
@@ -147,7 +142,7 @@ fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8]
     if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(process, host, by, (segment, count));
     }
-    let completed = host.completed();
+    let completed = host.messenger().completed;
     let copied = || Held { bytes: bytes.into(), by, completed };
     let is_there = || is_there(process, rail, immediate);
     match host.messenger().rails.multi_rail.arrives(rail, immediate.endpoint(), is_there, copied) {
@@ -177,7 +172,7 @@ fn moved<H: PortHost>(process: &H::Process, host: &mut H, by: ByRail, segment: (
 /// Handles messages in the reorder buffer whose turn has come.
 fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
     while let Some(Held { bytes, by, completed }) = host.messenger().rails.multi_rail.release(peer) {
-        host.set_completed(completed);
+        host.messenger().completed = completed;
         host.handle(process, &bytes, || by.route(process));
     }
 }
@@ -211,7 +206,7 @@ fn sent_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H:
     if matches!(host.core(send).transfer, Transfer::Sending(_)) {
         return fragments::done(process, host, send);
     }
-    host.ends_whole(process, send, Bytes::None.completed());
+    events::ends_whole(process, host, send, Bytes::None.completed());
     host.finish(send);
 }
 

@@ -8,6 +8,7 @@
 use ibex_ffi::verbs::{Access, RemoteSpan};
 
 use super::routes::{self, SHORTEST};
+use crate::messenger::events::reads;
 use crate::messenger::header::PortKey;
 use crate::messenger::host::{Data, Exposed, Memory, PortHost, Process, Record};
 use crate::messenger::path_taken::Reason;
@@ -78,13 +79,13 @@ pub(super) fn post_read<H: PortHost>(
     let &ReadRail { route, key, registered } = by;
     let Transfer::Reading(reads) = &host.core(receive).transfer else { return false };
     let from = RemoteSpan { addr: reads.address.wrapping_add(part.offset), rkey: key };
-    host.read_begins(process, receive, route.rail(), part);
     let to = host.target(receive, part, registered);
+    reads::read_begins(process, host, receive, route.rail(), (part, to.addr()));
     let entered = process.enter_port(route.rail());
     let is_posted =
         entered.is_some_and(|mut port| port.get(route.to(), to, from, H::token(Record::Read(receive))).is_ok());
     if !is_posted {
-        host.read_refused(process, receive, route.rail(), part);
+        reads::read_refused(process, host, receive, route.rail(), part);
     }
     is_posted
 }

@@ -5,8 +5,10 @@
 //! the one that has entered the messenger. Tests: `messenger/tests`, `pt2pt_truncation.c` and others in `hw-tests/mpi`,
 //! `device/local.rs` in `hw-tests`.
 
+use crate::messenger::events::transfers::Bytes;
+use crate::messenger::events::{self, Event};
 use crate::messenger::header::{Header, Memory, PortKey};
-use crate::messenger::host::{Bytes, Data, Host};
+use crate::messenger::host::{Data, Host};
 use crate::messenger::matching::Envelope;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrived, Body};
@@ -16,36 +18,47 @@ use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
 use crate::messenger::{flow_control, loopback};
 
-/// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. `TOLD`: tells
-/// tools.
+/// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. Tells these
+/// `listeners` to its communicator.
 #[inline(always)]
-pub fn whole<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+pub fn whole<H: Host>(
+    host: &mut H,
+    listeners: Option<H::Listeners>,
+    request: H::Handle,
+    envelope: Envelope,
+    bytes: &[u8],
+) {
     if bytes.len() > host.core(request).data.length() {
-        return truncated::<H, TOLD>(host, request, envelope, bytes);
+        return truncated(host, listeners, request, envelope, bytes);
     }
-    put::<H, TOLD>(host, request, envelope, bytes);
+    put(host, listeners, request, envelope, bytes);
 }
 
 #[cold]
 #[inline(never)]
-fn truncated<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
-    put::<H, TOLD>(host, request, envelope, bytes);
+fn truncated<H: Host>(
+    host: &mut H,
+    listeners: Option<H::Listeners>,
+    request: H::Handle,
+    envelope: Envelope,
+    bytes: &[u8],
+) {
+    put(host, listeners, request, envelope, bytes);
 }
 
 #[inline(always)]
-fn put<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+fn put<H: Host>(host: &mut H, listeners: Option<H::Listeners>, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
     let room = host.core(request).data.length();
     host.note(request, &Outcome::new(envelope, bytes.len(), room));
-    if TOLD {
-        host.begins(request, Bytes::All.completed());
+    if let Some(listeners) = listeners {
+        events::told_whole(host, listeners, request, Event::XferBegin, Bytes::All);
     }
     if !host.core(request).data.put(bytes) {
         host.cannot_unpack(request);
     }
-    if TOLD {
-        host.ends(request, Bytes::None.completed());
-    }
-    host.finish(request);
+    let Some(listeners) = listeners else { return host.finish(request) };
+    events::told_whole(host, listeners, request, Event::XferEnd, Bytes::None);
+    host.finish_told(listeners, request);
 }
 
 /// Begins the transfer of an announced message to its receive.
@@ -65,8 +78,8 @@ fn announced<H: Host>(
     host.note(request, &Outcome::new(envelope, memory.length as usize, room));
     let wanted = memory.length.min(room as u64);
     if wanted == 0 {
-        host.begins(request, Bytes::All.completed());
-        host.ends(request, Bytes::None.completed());
+        events::begins(host, request, Bytes::All.completed());
+        events::ends(host, request, Bytes::None.completed());
         host.control(process, from, &Header::Finished { request: sender.0, length: 0 });
         return host.finish(request);
     }
@@ -85,7 +98,7 @@ fn announced<H: Host>(
         why = Reason::NotRegistered;
         // A message by shared memory has the same path with and without CMA, and the match has reported it.
         if !is_local {
-            host.goes_by_route(process, request, from, (Protocol::Fragments, why), 1);
+            events::goes_by_route(process, host, request, from, (Protocol::Fragments, why), 1);
         }
     }
     fragments::ask(process, host, request, (from, sender), (wanted, why.code()));
@@ -103,15 +116,21 @@ pub fn unexpected<H: Host>(
     arrived(process, host, request, envelope, message);
 }
 
+/// Delivers a whole message to its receive.
+fn all<H: Host>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+    let listeners = host.listeners_of(request);
+    whole(host, listeners, request, envelope, bytes);
+}
+
 /// Delivers a message to its receive.
 pub fn arrived<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, envelope: Envelope, message: Arrived) {
     let Arrived { from, body, .. } = message;
     match body {
-        Body::Short(length, bytes) => whole::<H, true>(host, request, envelope, &bytes[..usize::from(length)]),
-        Body::Whole(bytes) => whole::<H, true>(host, request, envelope, &bytes),
+        Body::Short(length, bytes) => all(host, request, envelope, &bytes[..usize::from(length)]),
+        Body::Whole(bytes) => all(host, request, envelope, &bytes),
         Body::Synchronous(bytes, sender) => {
             host.control(process, from, &Header::Acknowledge { request: sender.0 });
-            whole::<H, true>(host, request, envelope, &bytes);
+            all(host, request, envelope, &bytes);
         }
         Body::ReadyToSend(sender, memory) => {
             announced(process, host, request, envelope, (from, sender), (memory, &[]));

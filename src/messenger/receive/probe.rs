@@ -5,6 +5,7 @@
 //! `simulation`, and `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use super::delivery;
+use crate::messenger::events::{Event, messages};
 use crate::messenger::flow_control;
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, MessageHandle, Pattern};
@@ -30,14 +31,14 @@ pub fn probe<H: Host>(
     takes: bool,
 ) -> Option<Found> {
     let pattern = Pattern::new(source, tag);
-    let found = host.probes(of, (source, tag), |host| {
+    let found = messages::probes(host, of, (source, tag), |host| {
         let (queues, lengths) = host.queues(of);
         if takes { queues.set_aside(lengths, pattern) } else { queues.probe(pattern) }
     });
     if let Some(Found { envelope, length, message: Some(handle) }) = found
         && let Some(known) = host.queues(of).0.aside(handle).map(|message| message.id)
     {
-        let id = host.set_aside((of, envelope), (known, length));
+        let id = messages::raise(host, (of, envelope), Event::RemoveUnexpected, (known, length));
         if id != known {
             // The events of its receive name the same number.
             _ = host.queues(of).0.aside(handle).map(|message| message.id = id);
@@ -58,6 +59,6 @@ pub fn receive<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle, 
     let Some(message) = host.queues(of).0.take_aside(message) else { return host.finish(receive) };
     let core = host.core(receive);
     (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
-    host.gets_aside(process, of, receive, &message);
+    messages::gets_aside(process, host, of, receive, &message);
     delivery::unexpected(process, host, receive, message.envelope, message.message);
 }

@@ -7,12 +7,16 @@
 //! Grade: hot for [`is_taken`] and [`post`], else pending. Threads: the one that has entered the messenger; with a port
 //! only in [`is_taken`]. Tests: `messenger/tests/searches.rs` and `messenger/tests/histories.rs`.
 
+use arrayvec::ArrayVec;
+
 use super::arrived::{Arrival, Arrived, Body};
 use super::delivery;
+use crate::messenger::events::{self, Event, messages};
 use crate::messenger::flow_control;
 use crate::messenger::header::{EAGER_SIZE, Match};
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, Pattern};
+use crate::messenger::request::Role;
 use crate::messenger::route::Route;
 
 /// A receive that the host wants to post.
@@ -26,25 +30,66 @@ pub enum Posting {
 
 // ---- messages that arrive -------------------------------------------------------------------------------------------
 
-/// Delivers an eager message, header included, to its posted receive. Returns false if there is none, or tools listen
-/// to the communicator. If `defers` returns true, the host delivers the message itself, later.
+/// Delivers an eager message, header included, to its posted receive. If tools are told of that, puts a short one in
+/// `deferred`, if that is a free place. Returns whether it did either.
 #[inline(always)]
 pub fn is_taken<H: Host>(
     host: &mut H,
     message: &[u8],
-    defers: impl FnOnce(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
+    deferred: Option<&mut Option<Deferred<H::Communicator>>>,
 ) -> bool {
     let Some((header, bytes)) = message.split_first_chunk::<EAGER_SIZE>() else { return false };
     let Some(of) = Match::from_eager(header) else { return false };
     let Some(communicator) = host.messenger().contexts.get(of.context).copied() else { return false };
     let envelope = of.envelope();
-    if defers(host, communicator, envelope, bytes) {
-        return true;
-    }
     let (queues, lengths) = host.queues(communicator);
+    if let Some(deferred) = deferred
+        && bytes.len() <= MAX_DEFERRED
+        && deferred.is_none()
+        && queues.is_for_told(envelope)
+    {
+        let message = deferred.insert(Deferred { communicator, envelope, bytes: ArrayVec::new() });
+        return message.bytes.try_extend_from_slice(bytes).is_ok();
+    }
     let Some(request) = queues.take_posted::<false>(lengths, envelope) else { return false };
-    delivery::whole::<_, false>(host, request, envelope, bytes);
+    delivery::whole(host, None, request, envelope, bytes);
     true
+}
+
+/// A short message to a communicator that tools listen to, in the poll of a blocking receive: copied out of its slot
+/// while the port is entered, and delivered, with its events, once the port is left.
+pub struct Deferred<C> {
+    communicator: C,
+    envelope: Envelope,
+    bytes: ArrayVec<u8, MAX_DEFERRED>,
+}
+
+/// Longest data that is deferred, bytes.
+const MAX_DEFERRED: usize = 64;
+
+/// Delivers a message that was deferred. The host was not left since then.
+#[inline(always)]
+pub fn deliver<H: Host>(process: &H::Process, host: &mut H, deferred: &Deferred<H::Communicator>) {
+    let Deferred { communicator, envelope, ref bytes } = *deferred;
+    let listeners = host.listeners(communicator);
+    if listeners.is_none() {
+        return deliver_untold(process, host, communicator, envelope, bytes);
+    }
+    whole_to(process, host, listeners, (communicator, envelope), bytes, || Some(Route::UNKNOWN));
+}
+
+/// [`deliver`] after a callback has removed the last listener. Gets the fields one by one, so that no other call stores
+/// them in memory.
+#[cold]
+#[inline(never)]
+fn deliver_untold<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    communicator: H::Communicator,
+    envelope: Envelope,
+    bytes: &[u8],
+) {
+    whole_to(process, host, None, (communicator, envelope), bytes, || Some(Route::UNKNOWN));
 }
 
 /// Delivers a whole message to the receive that it matches, or stores a copy. `sender` looks up the route to its
@@ -62,14 +107,38 @@ pub(super) fn whole<H: Host>(
         return keep_early(process, host, of.context, envelope, message);
     };
     let listeners = host.listeners(communicator);
+    whole_to(process, host, listeners, (communicator, envelope), bytes, sender);
+}
+
+#[inline(always)]
+fn whole_to<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    listeners: Option<H::Listeners>,
+    of: (H::Communicator, Envelope),
+    bytes: &[u8],
+    sender: impl Fn() -> Option<Route>,
+) {
     // With several ports, the event of an unexpected message names the route by which it came.
-    let is_to_name = listeners.is_some_and(|listeners| host.want_paths(listeners));
+    let is_to_name = listeners.is_some_and(|listeners| H::hear_paths(listeners, Role::Receive));
     let from = if is_to_name { sender() } else { None }.unwrap_or(Route::UNKNOWN);
-    let of = (communicator, envelope);
     match posted(process, host, listeners, of, &Arrival { from, length: bytes.len(), message: None }) {
-        Ok(request) => delivery::whole::<_, true>(host, request, envelope, bytes),
-        Err(id) => store(process, host, of, Arrived { from, id, body: Body::copy(bytes) }, sender),
+        Ok(request) => delivery::whole(host, listeners, request, of.1, bytes),
+        Err(id) => store_copy(process, host, of, (from, id), bytes, sender),
     }
+}
+
+/// [`store`] of a copy of a whole message, apart from the code of messages that match.
+#[inline(never)]
+fn store_copy<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: (H::Communicator, Envelope),
+    (from, id): (Route, u64),
+    bytes: &[u8],
+    sender: impl Fn() -> Option<Route>,
+) {
+    store(process, host, of, Arrived { from, id, body: Body::copy(bytes) }, sender);
 }
 
 /// Delivers a message to the receive that it matches, or stores it.
@@ -103,7 +172,7 @@ pub fn posted<H: Host>(
     };
     match listeners {
         None => search(host).ok_or(0),
-        Some(listeners) => host.arrives(process, listeners, of, arrival, search),
+        Some(listeners) => messages::arrives(process, host, listeners, of, arrival, search),
     }
 }
 
@@ -123,7 +192,8 @@ pub fn store<H: Host>(
     let told = (message.id, message.length());
     let (queues, lengths) = host.queues(communicator);
     queues.insert_unexpected(lengths, envelope, message);
-    host.stored((communicator, envelope), told);
+    host.stored(envelope.source());
+    messages::raise(host, (communicator, envelope), Event::InsertUnexpected, told);
     if host.queues(communicator).0.posted() > 0 {
         let context = host.number(communicator);
         flow_control::found_nothing(process, host, context);
@@ -194,14 +264,14 @@ pub fn post_told<H: Host>(
         let (queues, lengths) = host.queues(of);
         if is_any { queues.take_unexpected(lengths, pattern) } else { None }
     };
-    let Some(found) = host.seeks(process, listeners, of, request, search) else {
+    let Some(found) = messages::seeks(process, host, listeners, of, request, search) else {
         if is_any {
             let context = host.number(of);
             flow_control::found_nothing(process, host, context);
         }
         let (queues, lengths) = host.queues(of);
         let name = queues.post_told(lengths, pattern, request);
-        host.posted(listeners, request);
+        events::told(host, listeners, request, Event::InsertPosted);
         return Posting::Waits(name);
     };
     delivery::unexpected(process, host, request, found.envelope, found.message);

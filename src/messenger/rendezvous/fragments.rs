@@ -11,8 +11,10 @@
 
 use super::copies::{Reassembly, Sending};
 use super::{Step, close};
+use crate::messenger::events;
+use crate::messenger::events::transfers::Bytes;
 use crate::messenger::header::Header;
-use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
+use crate::messenger::host::{Data, Host, NotPacked, Posted};
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
@@ -44,20 +46,20 @@ pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let (id, is_complete) = (reassembly.id, reassembly.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     // The event was raised before, without bytes, if the receive has tried to read its message.
-    let begins = offset == 0 && !host.has_begun(request);
+    let begins = offset == 0 && !events::has_begun(host, request);
     if begins {
-        host.begins(request, moved);
+        events::begins(host, request, moved);
     }
     if !host.core(request).data.put_at(offset, &bytes[..length as usize]) {
         host.cannot_unpack(request);
     }
     if is_complete {
         host.messenger().transfers.end(id);
-        host.ends(request, if begins { Bytes::None.completed() } else { moved });
+        events::ends(host, request, if begins { Bytes::None.completed() } else { moved });
         super::enter(host, request, &Step::Copied);
         end(host, request);
     } else if !begins {
-        host.continues(request, moved);
+        events::continues(host, request, moved);
     }
 }
 
@@ -87,7 +89,7 @@ pub fn wanted<H: Host>(
     super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        host.goes_by_route(process, request, route, (Protocol::Fragments, reason), 1);
+        events::goes_by_route(process, host, request, route, (Protocol::Fragments, reason), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));
@@ -108,9 +110,9 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
             Err(NotPacked::Failed) => return host.fails(),
         };
         let moved = Bytes::Of { offset, length }.posted();
-        let begins = offset == 0 && !host.has_begun(request);
+        let begins = offset == 0 && !events::has_begun(host, request);
         if begins {
-            host.begins(request, moved);
+            events::begins(host, request, moved);
         }
         let posted = host.post_fragment(process, request, fragment);
         if posted == Posted::Failed {
@@ -119,9 +121,9 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
         if is_last {
             let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
-            host.ends(request, if begins { nothing_more } else { moved });
+            events::ends(host, request, if begins { nothing_more } else { moved });
         } else if !begins {
-            host.continues(request, moved);
+            events::continues(host, request, moved);
         }
         if posted == Posted::Sent && sending(host, request).is_some_and(Sending::done) {
             // All data is sent, and no fragment is in flight.

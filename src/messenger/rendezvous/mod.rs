@@ -12,10 +12,11 @@ pub mod single_copy;
 mod steps;
 pub mod stripes;
 
-use super::flow_control;
-use super::host::{Bytes, Data, Host};
+use super::events::transfers::Bytes;
+use super::host::{Data, Host};
 use super::request::Transfer;
 use super::request::transfer_id::TransferId;
+use super::{events, flow_control};
 pub(super) use steps::{Step, enter};
 
 /// Finishes a send whose receiver has answered: it has read `length` bytes, as many as its receive has room for, or has
@@ -25,8 +26,8 @@ pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId,
     let length = length.min(host.core(request).data.length() as u64);
     // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
     // when it was posted.
-    host.begins(request, Bytes::None.completed());
-    host.ends(request, Bytes::Of { offset: 0, length }.completed());
+    events::begins(host, request, Bytes::None.completed());
+    events::ends(host, request, Bytes::Of { offset: 0, length }.completed());
     enter(host, request, &Step::Answered { number: sender, wants_copies: false });
     close(process, host, request, Transfer::None, |host| host.finish(request));
 }

@@ -10,8 +10,11 @@ use std::ops::RangeInclusive;
 
 use super::stripes::{Part, Stripes};
 use super::{Step, fragments};
+use crate::messenger::events;
+use crate::messenger::events::reads::{self, WatchedReads};
+use crate::messenger::events::transfers::{Bytes, Moved};
 use crate::messenger::header::{Header, Memory, PortKey};
-use crate::messenger::host::{Bytes, Host, Moved};
+use crate::messenger::host::Host;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
@@ -32,8 +35,8 @@ pub struct Reads<H: Host> {
     pub sender: TransferId,
     /// Address of the data in the sender's memory.
     pub address: u64,
-    /// The host's record of the reads, for tools.
-    pub watched: Option<Box<H::WatchedReads>>,
+    /// What events of the reads say, if tools want them.
+    pub watched: Option<Box<WatchedReads>>,
 }
 
 /// A rail that reads. `R`: a registration.
@@ -90,7 +93,7 @@ pub fn begin<H: Host>(
     let core = host.core(request);
     core.route = from;
     core.transfer = Transfer::Reading(Reads { stripes, sender, address: memory.address, watched: None });
-    host.begins_reading(process, request);
+    reads::begins(process, host, request);
     post(process, host, request);
     true
 }
@@ -134,7 +137,7 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     if let Some(Reads { stripes, sender, .. }) = take(process, host, request) {
         let from = host.core(request).route;
-        host.goes_by_route(process, request, from, (Protocol::Fragments, Reason::Adapter), 1);
+        events::goes_by_route(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
     }
 }
@@ -159,7 +162,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
     let is_done = stripes.is_done();
     let Part { offset, length } = part.unwrap_or(Part { offset: 0, length: 0 });
     if let Some(part) = part {
-        host.read_ended(process, request, rail, part, outcome);
+        reads::read_ended(process, host, request, rail, (part, outcome));
     }
     if outcome.is_err() {
         if !host.fails_over(process, route) {
@@ -170,7 +173,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
         if is_done {
             return end(process, host, request, moved);
         }
-        host.continues(request, moved);
+        events::continues(host, request, moved);
     }
     post(process, host, request);
 }
@@ -179,7 +182,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
 fn end<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, last: Moved) {
     let Some(Reads { stripes, sender, .. }) = take(process, host, request) else { return };
     let (length, from) = (stripes.length(), host.core(request).route);
-    host.ends(request, last);
+    events::ends(host, request, last);
     super::enter(host, request, &Step::Fetched(sender, length));
     host.control(process, from, &Header::Finished { request: sender.0, length });
     host.finish(request);

@@ -6,8 +6,10 @@
 //! the messenger. Tests: `messenger/tests`, and `device/local.rs` in `hw-tests`.
 
 use super::{Step, fragments};
+use crate::messenger::events;
+use crate::messenger::events::transfers::Bytes;
 use crate::messenger::header::{Header, Memory};
-use crate::messenger::host::{Bytes, Host};
+use crate::messenger::host::Host;
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -24,7 +26,7 @@ pub fn begin<H: Host>(
     let core = host.core(request);
     core.route = route;
     core.transfer = Transfer::SingleCopy(sender, wanted);
-    host.begins(request, Bytes::None.posted());
+    events::begins(host, request, Bytes::None.posted());
     let is_begun = host.copy_from_process(process, request, route, (memory.address, wanted));
     if !is_begun {
         // The host does not call `done` if it copies nothing.
@@ -41,7 +43,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, is_
     if !is_copied {
         return fragments::ask(process, host, request, (route, sender), (length, 0));
     }
-    host.ends(request, Bytes::Of { offset: 0, length }.posted());
+    events::ends(host, request, Bytes::Of { offset: 0, length }.posted());
     super::enter(host, request, &Step::Fetched(sender, length));
     host.control(process, route, &Header::Finished { request: sender.0, length });
     host.finish(request);

@@ -38,7 +38,7 @@ pub(in crate::messenger) enum Step {
 #[inline(never)]
 pub(in crate::messenger) fn enter<H: Host>(host: &mut H, request: H::Handle, step: &Step) {
     let context = host.context(request);
-    let (source, of_message) = host.noted(request);
+    let ((source, _), of_message) = host.noted(request);
     let core = host.core(request);
     let is_receive = core.role == Role::Receive;
     let all = bytes(is_receive, core.data.length(), of_message);

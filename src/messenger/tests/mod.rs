@@ -9,20 +9,20 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::State;
+use super::events::{Completed, Event, Watched};
 use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{Limits, Word};
 use super::header::{Header, Match, Memory, PortKey};
 use super::host::{
-    Bytes, Communicators, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Process, Rail, Tools, Transmitted,
-    Types,
+    Communicators, Data, Exposed, Host, NotPacked, Ports, Posted, Process, Rail, Tools, Transmitted, Types,
 };
 use super::loopback;
 use super::matching::lengths::Lengths;
 use super::matching::{Envelope, Pattern};
-use super::path_taken::Reason;
+use super::path_taken::{PathTaken, Reason};
 use super::rails::Rails;
 use super::receive;
-use super::receive::arrived::{Arrival, Arrived, Body};
+use super::receive::arrived::{Arrived, Body};
 use super::receive::delivery;
 use super::receive::queues::Queues;
 use super::receive::search::{self, Posting};
@@ -33,6 +33,7 @@ use super::request::transfer_id::TransferId;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::route::{Account, Route};
 use super::send;
+use crate::events::{TypeId, XferBegin};
 use crate::transport::adapter::simulated;
 use crate::transport::{EndpointId, Failed, Port};
 use ibex_ffi::verbs::Status;
@@ -66,8 +67,9 @@ struct SmallHost {
     kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
-    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), continues (C), ends (E).
-    told: Vec<(char, usize, Bytes)>,
+    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), continues (C), ends (E),
+    /// with the offset and the number of bytes.
+    told: Vec<(char, usize, (u64, u64))>,
 }
 
 const EAGER_LIMIT: usize = 64;
@@ -120,8 +122,8 @@ impl SmallHost {
 
     /// Makes a request with tag 7.
     fn request(&mut self, role: Role, data: Vec<u8>) -> usize {
-        let (posted, route, transfer) = (0, Route::UNKNOWN, Transfer::None);
-        self.cores.push(Core { role, peer: 3, tag: 7, data, posted, route, transfer });
+        let (posted, route, transfer, watched) = (0, Route::UNKNOWN, Transfer::None, Watched::NOTHING);
+        self.cores.push(Core { role, peer: 3, tag: 7, data, posted, route, transfer, watched });
         self.cores.len() - 1
     }
 
@@ -328,42 +330,54 @@ impl Communicators for SmallHost {
 
 impl Tools for SmallHost {
     type Listeners = ();
-    type Completed = ();
-
-    fn completed(&mut self) {}
-    fn set_completed(&mut self, (): ()) {}
+    type Spec = ();
 
     fn listeners(&mut self, (): ()) -> Option<()> {
         Some(())
     }
-    fn arrives(
-        &mut self,
-        (): &(),
-        (): (),
-        _of: ((), Envelope),
-        _arrival: &Arrival<'_>,
-        search: impl FnOnce(&mut Self) -> Option<usize>,
-    ) -> Result<usize, u64> {
-        self.told.push(('a', 0, Bytes::None));
-        search(self).ok_or(0)
+    fn listeners_of(&mut self, _request: usize) -> Option<()> {
+        Some(())
     }
-    fn stored(&mut self, _of: ((), Envelope), _message: (u64, usize)) {
-        self.told.push(('i', 0, Bytes::None));
+    fn hear((): (), event: Event) -> bool {
+        event != Event::Protocol
     }
-    fn begins(&mut self, request: usize, moved: Moved) {
-        self.told.push(('B', request, moved.bytes));
+    fn numbers(&mut self, _count: u64) -> u64 {
+        1
     }
-    fn continues(&mut self, request: usize, moved: Moved) {
-        self.told.push(('C', request, moved.bytes));
+    fn spec(&mut self, (): (), _wanted: (i32, i32), _length: usize) {}
+    fn of_spec((): &()) -> ((i32, i32), usize) {
+        ((0, 0), 0)
     }
-    fn ends(&mut self, request: usize, moved: Moved) {
-        self.told.push(('E', request, moved.bytes));
+    fn tell(&mut self, (): (), event: Event, _id: u64, request: usize) {
+        let step = match event {
+            Event::XferBegin => 'B',
+            Event::XferContinue => 'C',
+            Event::XferEnd => 'E',
+            _ => return,
+        };
+        self.told.push((step, request, (0, 0)));
+    }
+    fn tell_of_message(&mut self, (): (), event: Event, _id: u64, (): &mut ()) {
+        match event {
+            Event::Arrived => self.told.push(('a', 0, (0, 0))),
+            Event::InsertUnexpected => self.told.push(('i', 0, (0, 0))),
+            _ => {}
+        }
+    }
+    fn tell_path(&mut self, (): (), _request: usize, _message: (u64, usize), _path: PathTaken) {}
+    fn rank_in_job(&mut self, (): (), rank: i32) -> u32 {
+        rank as u32
+    }
+    fn wants_step(&mut self, _step: TypeId) -> bool {
+        true
+    }
+    fn step(&mut self, _step: TypeId, told: XferBegin, _by: Option<Completed>) {
+        self.told.last_mut().expect("its request's event comes first").2 = (told.offset, told.bytes);
     }
 }
 
 impl Host for SmallHost {
     type Data = Vec<u8>;
-    type WatchedReads = ();
 
     fn core(&mut self, request: usize) -> &mut Core<Self> {
         &mut self.cores[request]
@@ -374,9 +388,9 @@ impl Host for SmallHost {
     fn note(&mut self, receive: usize, outcome: &Outcome) {
         self.noted.push((receive, *outcome));
     }
-    fn noted(&mut self, receive: usize) -> (i32, usize) {
+    fn noted(&mut self, receive: usize) -> ((i32, i32), usize) {
         let of = self.noted.iter().find(|(noted, _)| *noted == receive);
-        of.map_or((0, 0), |(_, outcome)| (outcome.source, outcome.length))
+        of.map_or(((0, 0), 0), |(_, outcome)| ((outcome.source, outcome.tag), outcome.length))
     }
     fn copy(&mut self, send: usize, receive: usize) {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
@@ -445,9 +459,9 @@ fn by_rail(rail: usize) -> Route {
 }
 
 /// Returns the events of a copy of `bytes` bytes from a send to its receive.
-fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, Bytes); 4] {
-    let [begun, ended] = [(0, bytes), (bytes, 0)].map(|(offset, length)| Bytes::Of { offset, length });
-    [('B', send, begun), ('B', receive, Bytes::All), ('E', send, ended), ('E', receive, Bytes::None)]
+fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, (u64, u64)); 4] {
+    let [begun, ended] = [(0, bytes), (bytes, 0)];
+    [('B', send, begun), ('B', receive, begun), ('E', send, ended), ('E', receive, ended)]
 }
 
 #[test]

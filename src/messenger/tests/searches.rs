@@ -126,18 +126,24 @@ fn a_sender_goes_on_when_a_receive_takes_the_message_that_held_it_back() {
 }
 
 #[test]
-fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_and_the_host_does_not_defer_it() {
-    let mut host = SmallHost::new();
+fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_tools_are_told() {
     let encode = |(header, bytes): (Header, Vec<u8>)| [header.encode().as_slice(), &bytes].concat();
     let message = encode(eager(7, 6));
     let other = encode((Header::Eager(Match { context: CONTEXT + 1, rank: 3, tag: 7 }), Vec::new()));
-    let take =
-        |host: &mut SmallHost, message: &[u8], defers: bool| search::is_taken(host, message, |_, (), _, _| defers);
-    assert!(!take(&mut host, &message, false), "no receive");
-    host.receive(7);
-    assert!(!take(&mut host, &other, true) && !take(&mut host, &message[..3], true));
-    assert!(take(&mut host, &message, true) && host.finished.is_empty(), "deferred");
-    assert!(take(&mut host, &message, false));
-    assert_eq!((host.got(), host.told.len()), (vec![(7, 6)], 0));
-    assert!(!take(&mut host, &message, false), "the receive has its message");
+    for is_told in [false, true] {
+        let (mut host, mut deferred) = (SmallHost::new(), None);
+        host.queues.set_told(&host.lengths, is_told);
+        let mut take = |host: &mut SmallHost, message: &[u8]| search::is_taken(host, message, Some(&mut deferred));
+        assert!(!take(&mut host, &message), "no receive");
+        host.receive(7);
+        assert!(!take(&mut host, &other) && !take(&mut host, &message[..3]));
+        assert!(!is_told || !search::is_taken(&mut host, &message, None), "no place");
+        assert!(take(&mut host, &message) && host.finished.is_empty() == is_told);
+        assert!(!take(&mut host, &message), "the receive has its message, or the place is in use");
+        if let Some(deferred) = deferred {
+            search::deliver(&(), &mut host, &deferred);
+        }
+        let told = [('a', 0, (0, 0)), ('B', 0, (0, 4)), ('E', 0, (4, 0))];
+        assert_eq!((host.got(), &*host.told), (vec![(7, 6)], if is_told { &told[..] } else { &[] }));
+    }
 }

@@ -17,7 +17,7 @@ use crate::pml::host;
 use crate::pml::instance::{Pml, pml};
 use crate::pml::progress::leave;
 use crate::pml::request::{Call, Handle, Owner, Place, RawRequest, RawRequests, Request, Role};
-use crate::pml::tools::watch;
+use crate::pml::tools;
 use crate::runtime::entry::{entry1, entry2};
 
 /// `req_start`, `req_free` and `req_cancel` of each request.
@@ -80,7 +80,7 @@ pub(crate) fn start(request: Handle) -> Answer {
     let pml = there()?;
     let mut state = enter(pml)?;
     let r = state.requests.get(request);
-    watch::forget(r);
+    r.core.watched.renew(0);
     // Each arm activates only where no error can follow, because an active request must complete.
     match r.core.role {
         Role::Receive => {
@@ -117,11 +117,11 @@ extern "C" fn request_free(place: &mut RawRequest) -> c_int {
         let r = state.requests.get(request);
         // `host::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
-        watch::freed(r, is_complete);
+        tools::freed(&mut state, request, is_complete);
         if is_complete {
             host::give_back(state, request);
         } else {
-            r.shell.owner = Owner::Nobody;
+            state.requests.get(request).shell.owner = Owner::Nobody;
         }
         Ok(())
     })

@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use engine::messenger::events;
 use engine::messenger::host::{Communicators, Data};
 use engine::messenger::matching::Pattern;
 use engine::messenger::receive::probe;
@@ -20,7 +21,7 @@ use crate::pml::instance::{Pml, State, unwatched};
 use crate::pml::progress::{leave, leave_call};
 use crate::pml::progress::{poll_here, until};
 use crate::pml::request::{Call, Handle, Outcome, Owner, Place, Request, Role};
-use crate::pml::tools::{listening, watch};
+use crate::pml::tools::{self, listening};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 use crate::runtime::watch::number;
@@ -115,8 +116,8 @@ fn begin<const WATCHED: bool>(pml: &Pml, state: &mut State, request: Handle, cal
     if r.shell.owner == Owner::Call {
         r.shell.owner = Owner::WatchedCall;
     }
-    let spec = watch::spec(call, watch::RECEIVE, r.core.data.length());
-    watch::introduce(r, number(), spec);
+    let spec = tools::spec(call, tools::RECEIVE, r.core.data.length());
+    tools::introduce(r, number(), spec);
     search::post_told(pml, state, request, pattern, listeners)
 }
 
@@ -127,7 +128,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
     let posting = match r.listeners() {
         None => search::post(pml, state, request, pattern),
         Some(listeners) => {
-            watch::id(state, request);
+            events::number_of(state, request);
             search::post_told(pml, state, request, pattern, listeners)
         }
     };
@@ -212,9 +213,9 @@ fn wait<'pml, const TOLD: bool>(
     say(status, ended);
     if TOLD {
         if let Some(listeners) = listeners {
-            watch::told(&mut state, listeners, request, Event::Notify);
+            events::told(&mut *state, listeners, request, Event::Notify);
         }
-        watch::forget(state.requests.get(request));
+        state.requests.core(request).watched.renew(0);
     }
     state.requests.give_back(request);
     leave_call(pml, state);
@@ -241,8 +242,8 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let (queues, lengths) = state.queues(communicator);
     if queues.cancel(lengths, name, request) {
         let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
-        watch::request(state, request, Event::RemovePosted);
-        watch::request(state, request, Event::Cancel);
+        events::request(state, request, Event::RemovePosted);
+        events::request(state, request, Event::Cancel);
         let r = state.requests.get(request);
         note(r, &outcome);
         r.base().req_status._cancelled = 1;

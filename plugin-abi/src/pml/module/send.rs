@@ -7,12 +7,14 @@
 
 use std::ffi::{c_int, c_void};
 
+use engine::messenger;
+use engine::messenger::events::transfers::told_at_once as tell;
+use engine::messenger::events::{self, Told};
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Host;
 use engine::messenger::rails;
 use engine::messenger::route::Route;
 use engine::transport::Sent;
-use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
 
 use super::{Answer, Code, answer, enter, there};
@@ -22,12 +24,12 @@ use crate::pml::host::{self, finish};
 use crate::pml::instance::{Pml, Rail, State, pml, unwatched};
 use crate::pml::peers::route;
 use crate::pml::progress::{leave, leave_call, poll, until};
-use crate::pml::request::{Call, Handle, Mode, Owner, Place, Request, Role, Told};
-use crate::pml::tools::{listening, transfers, watch};
+use crate::pml::request::{Call, Handle, Mode, Owner, Place, Request, Role};
+use crate::pml::tools::{self, listening};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::libmpi;
-use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::listeners::Event;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
@@ -142,19 +144,19 @@ fn copied_at_once(call: &Call, extent: Extent) -> bool {
 /// Sends a message of a blocking call, no longer than the eager limit, while a tool listens. The message has a request
 /// only if it cannot be sent at once.
 #[inline(always)]
-fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> bool {
+fn told_at_once(call: &Call, extent: Extent, communicator: &'static Communicator) -> bool {
     let route = communicator.routes.route(call.peer);
     let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
     let Some(listeners) = call.comm.listeners(&state) else { return false };
-    let (id, mut spec) = (number(), watch::spec(call, watch::SEND, extent.length));
-    tell_of_call(call.comm, listeners, Event::Activate, id, &mut spec);
+    let (id, mut spec) = (number(), tools::spec(call, tools::SEND, extent.length));
+    tell(&mut *state, listeners, communicator, Event::Activate, id, &mut spec);
     // A message that pends does not begin.
     if !rail.enter().is_some_and(|port| port.has_room(route.to())) {
         begun(pml, state, call, (id, route), Told::Nothing);
         return true;
     }
-    tell_of_call(call.comm, listeners, Event::XferBegin, id, &mut spec);
+    tell(&mut *state, listeners, communicator, Event::XferBegin, id, &mut spec);
     let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
@@ -162,28 +164,17 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &Communicator) -> boo
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
-            watch::tell_path_at_once(pml, listeners, (id, &spec), route);
+            tools::tell_path_at_once(pml, listeners, (id, &spec), route);
         }
-        tell_of_call(call.comm, listeners, Event::XferEnd, id, &mut spec);
-        tell_of_call(call.comm, listeners, Event::Complete, id, &mut spec);
-        tell_of_call(call.comm, listeners, Event::Notify, id, &mut spec);
+        tell(&mut *state, listeners, communicator, Event::XferEnd, id, &mut spec);
+        tell(&mut *state, listeners, communicator, Event::Complete, id, &mut spec);
+        tell(&mut *state, listeners, communicator, Event::Notify, id, &mut spec);
         leave(pml, state);
         listening::returns(call.tag);
     } else {
         begun(pml, state, call, (id, route), Told::Begun);
     }
     true
-}
-
-#[inline(always)]
-fn tell_of_call(comm: Comm, listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
-    listeners.tell(event, id, spec);
-    if let Some(step) = transfers::step(event)
-        && listeners.wants(Event::Transfer)
-        && events::interest().has(step)
-    {
-        transfers::tell_at_once(comm, id, spec, step);
-    }
 }
 
 #[inline(never)]
@@ -197,8 +188,8 @@ fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8],
 #[inline(never)]
 fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), told: Told) {
     let request = take(&mut state, Mode::Standard, Owner::WatchedCall, call);
-    watch::set_id(&mut state, request, id);
-    state.requests.get(request).shell.told = told;
+    events::set_number(&mut *state, request, id);
+    state.requests.get(request).core.watched.told = told;
     messenger::send::begin(pml, &mut *state, request, route);
     wait(pml, state, request);
     listening::returns(call.tag);
@@ -210,8 +201,8 @@ fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) 
     if !is_finished(&mut state) {
         state = until(pml, state, is_finished, poll);
     }
-    watch::request(&mut state, request, Event::Notify);
-    watch::forget(state.requests.get(request));
+    events::request(&mut *state, request, Event::Notify);
+    state.requests.core(request).watched.renew(0);
     state.requests.give_back(request);
     leave_call(pml, state);
 }
@@ -289,9 +280,9 @@ pub(crate) fn start<'pml>(
 
 /// Begins a send that is filled in. A buffered one is finished at once, and another request sends its copy.
 pub(super) fn begin(pml: &Pml, state: &mut State, request: Handle, Way { route, copy }: Way) {
-    watch::request(state, request, Event::Activate);
+    events::request(state, request, Event::Activate);
     let Some(copy) = copy else { return begin_by(pml, state, request, route) };
-    let id = if unwatched().is_some() { 0 } else { watch::id(state, request) };
+    let id = if unwatched().is_some() { 0 } else { events::number_of(state, request) };
     let call = state.requests.get(request).call();
     send_copy(pml, state, &call, (copy, route), id);
     finish(state, request);
@@ -308,7 +299,9 @@ fn send_copy(
     let request = take(state, Mode::Standard, Owner::Nobody, call);
     let r = state.requests.get(request);
     (r.shell.attached, r.core.data) = (Some(attached), data);
-    watch::set_id(state, request, id);
+    if id != 0 {
+        events::set_number(state, request, id);
+    }
     begin_by(pml, state, request, route);
 }
 

@@ -21,11 +21,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence as fence_of_memory};
 
-use engine::events;
 use engine::messenger::matching::ANY_TAG;
+use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
 
-use super::watch;
 use crate::pml::communicator::{Comm, Communicator};
 use crate::pml::instance::{Pml, pml, set_watched, unwatched};
 use crate::pml::request::{Handle, RawRequests};
@@ -203,7 +202,7 @@ fn notify(requests: impl Iterator<Item = Handle>) {
         let r = state.requests.get(request);
         if r.shell.is_to_notify && r.base().req_state == sys::OMPI_REQUEST_INACTIVE {
             r.shell.is_to_notify = false;
-            watch::request(&mut state, request, Event::Notify);
+            messenger::events::request(&mut *state, request, Event::Notify);
         }
     }
 }

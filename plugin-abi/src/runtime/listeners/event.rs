@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of requests and messages, and the specifications with which listeners are called. Grade: setup.
+//! The specifications with which listeners are called. Grade: setup.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -9,48 +9,6 @@ use engine::messenger::path_taken::PathTaken;
 use ibex_ffi::openmpi::sys;
 
 use crate::runtime::entry::Argument;
-
-macro_rules! events {
-    ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
-        $(#[$of_all])*
-        pub(crate) enum Event { $($(#[$of_one])* $name,)* }
-
-        impl Event {
-            pub(crate) const ALL: [Event; [$(Event::$name),*].len()] = [$(Event::$name),*];
-        }
-    };
-}
-
-events! {
-    /// Events of requests and messages. The numbers are those of PERUSE (`include/peruse.h`) minus 1.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[repr(u8)]
-    enum Event {
-        Activate,
-        MatchUnexpected,
-        InsertPosted,
-        RemovePosted,
-        XferBegin,
-        XferEnd,
-        Complete,
-        Notify,
-        Arrived,
-        InsertUnexpected,
-        RemoveUnexpected,
-        MatchPosted,
-        SearchPostedBegin,
-        SearchPostedEnd,
-        SearchUnexpectedBegin,
-        SearchUnexpectedEnd,
-        XferContinue,
-        Cancel,
-        Free,
-        /// The protocol of a request's message ([`super::Listeners::tell_protocol`]). PERUSE has no such event.
-        Protocol,
-        /// No PERUSE event. While [`super::NOBODY`] listens to it, the PML raises the engine's transfers and arrivals.
-        Transfer,
-    }
-}
 
 /// `peruse_comm_spec_t`, as a callback gets it, followed by fields that PERUSE does not have.
 #[repr(C)]
@@ -86,7 +44,7 @@ impl Spec {
     };
 }
 
-/// Argument of listeners to [`Event::Protocol`], in place of a [`Spec`].
+/// Argument of listeners to [`Event::Protocol`](super::Event::Protocol), in place of a [`Spec`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProtocolSpec {

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Raises the events of messages that arrive, of receives that look for theirs, and of the searches of the queues.
+//!
+//! Called by `receive`. Grade: hot for [`arrives`] and [`seeks`] of a watched message, else pending. Threads: the one
+//! that has entered the messenger. Tests: those of the hosts.
+
+use super::{Event, number_of, request, tell_path, told, transfers};
+use crate::messenger::header::EAGER_SIZE;
+use crate::messenger::host::Host;
+use crate::messenger::matching::{Envelope, Message};
+use crate::messenger::path_taken::{PathTaken, of_message};
+use crate::messenger::receive::arrived::{Arrival, Arrived};
+use crate::messenger::request::Role;
+
+/// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found, with the
+/// message's path.
+///
+/// # Errors
+/// The search has found nothing; the number of the message.
+#[inline(always)]
+pub fn arrives<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    listeners: H::Listeners,
+    of: (H::Communicator, Envelope),
+    arrival: &Arrival<'_>,
+    search: impl FnOnce(&mut H) -> Option<H::Handle>,
+) -> Result<H::Handle, u64> {
+    let id = host.numbers(2);
+    let number = id + 2;
+    let mut spec = host.spec(of.0, (of.1.source(), of.1.tag()), arrival.length);
+    host.tell_of_message(listeners, Event::Arrived, id, &mut spec);
+    if H::hear(listeners, Event::Transfer) {
+        let here = arrival.message.map_or(arrival.length, |message| message.lengths().1);
+        transfers::arrived(host, of.0, of.1, id, (arrival.length, here));
+    }
+    host.tell_of_message(listeners, Event::SearchPostedBegin, number, &mut spec);
+    let found = search(host);
+    host.tell_of_message(listeners, Event::SearchPostedEnd, number, &mut spec);
+    let found = found.ok_or(id)?;
+    told(host, listeners, found, Event::RemovePosted);
+    host.tell_of_message(listeners, Event::MatchPosted, id, &mut spec);
+    has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
+        None => Some(of_message::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
+        Some(message) => of_message::came(process, host, of, message, found),
+    });
+    Ok(found)
+}
+
+/// Tells tools that a receive begins, runs the `search` for its unexpected message, and tells them what it has found,
+/// with the message's path.
+#[inline(always)]
+pub(in crate::messenger) fn seeks<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    listeners: H::Listeners,
+    of: H::Communicator,
+    receive: H::Handle,
+    search: impl FnOnce(&mut H) -> Option<Message<Arrived>>,
+) -> Option<Message<Arrived>> {
+    told(host, listeners, receive, Event::Activate);
+    let number = host.numbers(1);
+    host.tell(listeners, Event::SearchUnexpectedBegin, number, receive);
+    let found = search(host);
+    host.tell(listeners, Event::SearchUnexpectedEnd, number, receive);
+    let mut found = found?;
+    let of = (of, found.envelope);
+    found.message.id = raise(host, of, Event::RemoveUnexpected, (found.message.id, found.message.length()));
+    gets(process, host, of.0, receive, &found);
+    Some(found)
+}
+
+/// Tells tools that a receive begins, and gets the message of a matched probe.
+pub(in crate::messenger) fn gets_aside<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    receive: H::Handle,
+    message: &Message<Arrived>,
+) {
+    request(host, receive, Event::Activate);
+    gets(process, host, of, receive, message);
+}
+
+/// Tells tools that a receive gets an unexpected message.
+fn gets<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    receive: H::Handle,
+    found: &Message<Arrived>,
+) {
+    if let Some(listeners) = host.listeners_of(receive) {
+        told(host, listeners, receive, Event::MatchUnexpected);
+        let message = (found.message.id, found.message.length());
+        let of = (of, found.envelope);
+        has_message(host, listeners, receive, message, |host| {
+            of_message::came(process, host, of, &found.message, receive)
+        });
+    }
+}
+
+/// Runs the `search` of a probe for this source and tag, and tells tools of it.
+pub(in crate::messenger) fn probes<H: Host, T>(
+    host: &mut H,
+    of: H::Communicator,
+    wanted: (i32, i32),
+    search: impl FnOnce(&mut H) -> T,
+) -> T {
+    let Some(listeners) = host.listeners(of) else { return search(host) };
+    let (id, mut spec) = (host.numbers(1), host.spec(of, wanted, 0));
+    host.tell_of_message(listeners, Event::SearchUnexpectedBegin, id, &mut spec);
+    let found = search(host);
+    host.tell_of_message(listeners, Event::SearchUnexpectedEnd, id, &mut spec);
+    found
+}
+
+/// Raises an event of a message with this number and length. Returns its number.
+#[inline]
+pub(in crate::messenger) fn raise<H: Host>(
+    host: &mut H,
+    (of, envelope): (H::Communicator, Envelope),
+    event: Event,
+    (id, length): (u64, usize),
+) -> u64 {
+    let Some(listeners) = host.listeners(of) else { return id };
+    // A message that arrived while nobody listened has no number yet.
+    let id = if id == 0 { host.numbers(1) } else { id };
+    let mut spec = host.spec(of, (envelope.source(), envelope.tag()), length);
+    host.tell_of_message(listeners, event, id, &mut spec);
+    id
+}
+
+/// Notes the number and the length of the message that a receive has matched, if a tool wants events that name it. Tells
+/// tools its path, if they want it and `how` returns it now.
+#[inline(always)]
+fn has_message<H: Host>(
+    host: &mut H,
+    listeners: H::Listeners,
+    receive: H::Handle,
+    message: (u64, usize),
+    how: impl FnOnce(&mut H) -> Option<PathTaken>,
+) {
+    if H::hear(listeners, Event::Protocol) || H::hear(listeners, Event::Transfer) {
+        note_message(host, listeners, receive, message, how);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn note_message<H: Host>(
+    host: &mut H,
+    listeners: H::Listeners,
+    receive: H::Handle,
+    (id, length): (u64, usize),
+    how: impl FnOnce(&mut H) -> Option<PathTaken>,
+) {
+    if host.is_silent(receive) {
+        return;
+    }
+    let number = number_of(host, receive);
+    host.core(receive).watched.message = (number, id);
+    if H::hear_paths(listeners, Role::Receive)
+        && let Some(path) = how(host)
+    {
+        tell_path(host, listeners, receive, length, path);
+    }
+}
