@@ -21,13 +21,7 @@ const MANY: usize = 100;
 impl Process {
     /// Returns the route to a rank.
     pub(super) fn route(&mut self, to: u32) -> Route {
-        if to == self.rank {
-            return Route::LOOPBACK;
-        }
-        if self.is_near(to) {
-            return Route::local(to);
-        }
-        if let Some(route) = self.routes.get(&to) {
+        if let Some(route) = self.messenger.rails.known.get(&name(to)) {
             return *route;
         }
         let shared = self.shared();
@@ -38,7 +32,7 @@ impl Process {
         } else {
             routes[0]
         };
-        self.routes.insert(to, route);
+        self.messenger.rails.known.insert(name(to), route);
         route
     }
 
@@ -71,7 +65,7 @@ impl Memory for Process {
     fn deregister(&mut self, shared: &Shared, rail: usize, registered: u32) {
         self.memory.deregister(shared.rails[rail].place, registered);
         // With many processes this search takes too long.
-        let is_named = self.routes.len() < MANY && self.fabric.reads_to(registered);
+        let is_named = self.messenger.rails.known.len() < MANY && self.fabric.reads_to(registered);
         assert!(!is_named, "a read in flight names a registration that ends");
     }
 

@@ -107,20 +107,9 @@ impl Process {
                 let record = Process::record_of(token).expect("a port returns tokens that it was given");
                 completions::request(shared, self, (rail, to), record, outcome);
             }
-            Completion::PeerFailed { peer } => self.peer_failed(shared, Route::new(rail, peer)),
+            Completion::PeerFailed { peer } => completions::peer_failed(shared, self, Route::new(rail, peer)),
             Completion::LinkChanged { is_up } => completions::link_changed(shared, self, rail, is_up),
         }
-    }
-
-    /// Handles the failure of a connection, and notes which peer is lost if no other port can go on.
-    fn peer_failed(&mut self, shared: &Shared, route: Route) {
-        let had_failed = std::mem::take(&mut self.has_failed);
-        completions::peer_failed(shared, self, route);
-        if self.has_failed {
-            let rank = self.rank_of(route) as u32;
-            self.lost.insert(rank);
-        }
-        self.has_failed |= had_failed;
     }
 
     /// Has every port ask for the completions of requests that asked for none. Polls take them afterwards.
