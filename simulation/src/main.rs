@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ibex_simulation::shrink::shrink;
-use ibex_simulation::{Program, keep_quiet, record, run, scale};
+use ibex_simulation::{Failure, Program, keep_quiet, record, run, scale};
 
 /// What the caller asks for.
 struct Arguments {
@@ -119,10 +119,11 @@ fn print_rate(Done { programs, steps, histories, .. }: &Done, took: Duration) {
 fn print_failure(seed: u64, processes: Option<u32>) {
     let program = Program::of_seed(seed, processes);
     println!("\nSeed {seed} fails:");
-    if let Err(failure) = run(&program) {
-        println!("{failure}");
-    }
-    let small = shrink(&program, |program| run(program).is_err());
+    let failure = run(&program).expect_err("it has failed before");
+    println!("{failure}");
+    // The check that failed, without its values.
+    let place = |failure: &Failure| failure.what.split(": ").next().map(str::to_owned);
+    let small = shrink(&program, |program| run(program).is_err_and(|other| place(&other) == place(&failure)));
     println!("Shrunk, as a test for simulation/src/tests.rs:\n");
     println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
     let name = format!("ibex-simulate-{seed}-{}", std::process::id());

@@ -33,7 +33,7 @@ use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
 use ibex::transport::adapter::simulated::{Adapter, Fabric, Sizes};
-use ibex::transport::{Batch, Port};
+use ibex::transport::{Batch, EndpointId, Port};
 use ibex::tunables::Tunables;
 
 use crate::memory::Memory;
@@ -108,7 +108,31 @@ impl messenger::host::Process for Shared {
     }
 }
 
+/// An endpoint of a port.
+struct End {
+    rank: u32,
+    route: Route,
+    has_failed: bool,
+    has_lost: bool,
+    is_usable: bool,
+}
+
 impl Shared {
+    /// Returns the endpoints of all ports.
+    fn ends(&self) -> Vec<End> {
+        let of = |rail| {
+            let port = self.port(rail);
+            let end = |to| {
+                let (has_failed, has_lost) = (port.failure(to).is_some(), port.has_lost(to));
+                let is_usable = !has_failed && !port.is_down();
+                let (rank, route) = (port.peer_name(to)?.rank, Route::new(rail, to));
+                Some(End { rank, route, has_failed, has_lost, is_usable })
+            };
+            (0..).map(EndpointId::from_index).map_while(end).collect::<Vec<_>>()
+        };
+        (0..self.rails.len()).flat_map(of).collect()
+    }
+
     fn port(&self, rail: usize) -> RefMut<'_, Port<Adapter>> {
         self.enter_port(rail).expect("the process has this rail")
     }
@@ -136,8 +160,6 @@ pub(crate) struct Process {
     requests: Requests,
     /// Communicators by context number, which the messenger knows them by as well.
     communicators: BTreeMap<u32, Communicator>,
-    /// Routes by rank, of the peers that it has sent to.
-    routes: BTreeMap<u32, Route>,
     /// Processes of this machine for which messages wait.
     held_up: BTreeSet<u32>,
     /// Copies that the kernel has begun, and the number of all.
@@ -149,10 +171,12 @@ pub(crate) struct Process {
     attached: usize,
     /// Requests that have ended since they were last taken.
     finished: Vec<Ended>,
+    /// Ranks that this process has met as a process of another job.
+    foreign: BTreeSet<u32>,
     /// Whether a peer is lost, which ends an MPI job.
     pub(crate) has_failed: bool,
-    /// Ranks of the peers whose connections have failed, and no other port could go on.
-    pub(crate) lost: BTreeSet<u32>,
+    /// Ranks of the peers that it has lost, and whether messages must have been: a port still reached the peer.
+    pub(crate) lost: BTreeMap<u32, bool>,
     /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
     holds_back: BTreeSet<i32>,
     held_by: BTreeMap<i32, (u64, bool)>,
@@ -173,18 +197,18 @@ impl Process {
         let rails: Vec<Rail> = (0..settings.rails).map(|index| Rail::open(fabric, rank, index, settings)).collect();
         let flow = Flow::new(settings.unexpected_memory, settings.window, Arc::clone(&rails[0].counters));
         let shared = Shared { settings, rails };
+        let mut rails = Rails::new(shared.rails.iter().map(|rail| &rail.properties), settings.buffers);
+        let first = rank / settings.per_host * settings.per_host;
+        let near = |near| if near == rank { Route::LOOPBACK } else { Route::local(near) };
+        rails.known.extend((first..first + settings.per_host).map(|other| (name(other), near(other))));
         Process {
             rank,
             settings,
             memory: memory.clone(),
             fabric: fabric.clone(),
-            messenger: messenger::State::new(
-                flow,
-                Rails::new(shared.rails.iter().map(|rail| &rail.properties), settings.buffers),
-            ),
+            messenger: messenger::State::new(flow, rails),
             requests: Requests::default(),
             communicators: BTreeMap::new(),
-            routes: BTreeMap::new(),
             batches: shared.rails.iter().map(|_| Some(Box::default())).collect(),
             held_up: BTreeSet::new(),
             copies: Vec::new(),
@@ -192,8 +216,9 @@ impl Process {
             freed: 0,
             attached: 0,
             finished: Vec::new(),
+            foreign: BTreeSet::new(),
             has_failed: false,
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             holds_back: BTreeSet::new(),
             held_by: BTreeMap::new(),
             recorder: None,
@@ -252,9 +277,10 @@ impl Process {
     /// Describes its connections, for a failure.
     pub(crate) fn describe(&mut self) -> String {
         let mut lines = Vec::new();
-        for route in self.routes.clone().into_values().filter(|route| (*route).rail() < self.settings.rails) {
+        for route in self.messenger.rails.known.values().filter(|route| route.rail() < self.settings.rails) {
             lines.push(self.shared.port(route.rail()).describe(route.to()));
         }
+        lines.sort();
         lines.join("\n")
     }
 }

@@ -41,6 +41,8 @@ pub enum Fault {
     Reads,
     /// A port refuses a request for good.
     Post,
+    /// A port gives no queue pair to the next connection.
+    Connect,
 }
 
 /// An operation of a process (`at`, or `from` for a send). Nothing in a program waits for an operation to end. If there
@@ -66,6 +68,9 @@ pub enum Operation {
     Renew { at: u32, context: u32 },
     /// Everything goes on until nothing moves any more.
     Settle { at: u32 },
+    /// Two processes part, as those without a common communicator do, and meet again before the next message between
+    /// them. `fails`: meanwhile their connection does, for the one of them that asks first whether the other lives.
+    Part { at: u32, other: u32, fails: bool },
     /// A port of this process refuses to register memory, or accepts it again.
     Refuse { at: u32, rail: usize, refuses: bool },
     /// The link of a port of this process goes down or up. `noticed`: the process polls until it has noticed.
@@ -95,6 +100,7 @@ impl Operation {
             | Operation::Cancel { at, .. }
             | Operation::Renew { at, .. }
             | Operation::Settle { at }
+            | Operation::Part { at, .. }
             | Operation::Refuse { at, .. }
             | Operation::Link { at, .. }
             | Operation::Fail { at, .. }
@@ -113,6 +119,7 @@ impl Operation {
         };
         let has_other = match &mut self {
             Operation::Send { to: other, .. }
+            | Operation::Part { other, .. }
             | Operation::Receive { from: Some(other), .. }
             | Operation::Probe { from: Some(other), .. } => renumber(other),
             _ => true,
@@ -142,6 +149,8 @@ pub struct Program {
     pub post_faults: usize,
     /// Most send buffers of each size, of a port.
     pub buffers: u32,
+    /// Number of bounce buffers of a port.
+    pub bounces: u32,
     /// Size of the buffer that each process attaches for buffered sends, bytes.
     pub attached: usize,
     /// Whether the numbers of requests wrap soon.
@@ -179,6 +188,7 @@ impl Default for Program {
             hello_faults: 0,
             post_faults: 0,
             buffers: 4,
+            bounces: 64,
             attached: 1 << 20,
             wraps: false,
             schedule: 0,
@@ -195,6 +205,7 @@ impl Program {
                 bounce: EAGER as u32,
                 receive: SLOT as u32,
                 slots: self.slots,
+                bounces: self.bounces,
                 depth: DEPTH,
             },
             eager: EAGER,
@@ -216,7 +227,7 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { processes, rails, per_host, slots, unexpected_memory, window, .. } = self;
-        let Program { hello_faults, post_faults, buffers, attached, wraps, schedule, operations, .. } = self;
+        let Program { hello_faults, post_faults, buffers, bounces, attached, wraps, schedule, operations, .. } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
@@ -227,6 +238,7 @@ impl fmt::Display for Program {
         writeln!(f, "        hello_faults: {hello_faults},")?;
         writeln!(f, "        post_faults: {post_faults},")?;
         writeln!(f, "        buffers: {buffers},")?;
+        writeln!(f, "        bounces: {bounces},")?;
         writeln!(f, "        attached: {attached},")?;
         writeln!(f, "        wraps: {wraps},")?;
         writeln!(f, "        schedule: 0x{schedule:x},")?;

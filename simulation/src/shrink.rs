@@ -98,7 +98,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
             |program| program.slots = 16,
             |program| program.hello_faults = 0,
             |program| program.post_faults = 0,
-            |program| (program.buffers, program.attached) = (4, 1 << 20),
+            |program| (program.buffers, program.bounces, program.attached) = (4, 64, 1 << 20),
             |program| program.wraps = false,
             |program| program.operations.iter_mut().for_each(|one| set_context(one, 0)),
         ];

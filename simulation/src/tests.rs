@@ -3,7 +3,7 @@
 //! found.
 
 use super::*;
-use crate::program::Mode;
+use crate::program::{Fault, Mode};
 
 mod trace;
 
@@ -76,4 +76,88 @@ fn a_buffer_of_a_fragment_to_a_lost_peer_goes_to_a_send_to_another_peer_that_wai
         ],
         ..Program::default()
     });
+}
+
+fn send(from: u32, to: u32, tag: i32, length: usize) -> Operation {
+    Operation::Send { from, to, context: 0, tag, length, mode: Mode::Standard, gaps: false, persistent: false }
+}
+
+#[test]
+fn a_peer_whose_messages_wait_for_the_link_of_one_port_is_not_lost_when_another_port_fails() {
+    check(&Program {
+        rails: 2,
+        schedule: 0x011b_be9a_b542_be0c,
+        operations: vec![
+            Operation::Fail { at: 1, queue_pair: 39, fault: Fault::Post },
+            send(1, 0, 0, 8),
+            Operation::Link { at: 1, rail: 0, up: false, noticed: true },
+        ],
+        ..Program::default()
+    });
+}
+
+#[test]
+fn no_later_message_arrives_at_a_lost_peer_although_the_link_of_another_port_comes_back() {
+    let (context, gaps, persistent) = (0, false, false);
+    check(&Program {
+        rails: 3,
+        unexpected_memory: 0,
+        schedule: 0xa21e_a8b5_1784_dceb,
+        operations: vec![
+            Operation::Fail { at: 1, queue_pair: 40, fault: Fault::Post },
+            send(0, 1, 0, 8),
+            Operation::Link { at: 1, rail: 0, up: false, noticed: true },
+            send(1, 0, 1, 256),
+            Operation::Receive { at: 0, from: None, context, tag: None, room: 8, gaps, persistent },
+            send(1, 0, 1, 8),
+        ],
+        ..Program::default()
+    });
+}
+
+#[test]
+fn messages_that_wait_at_a_port_go_by_a_third_one_if_the_second_refuses_them() {
+    let (context, persistent, length) = (0, false, 3000);
+    let receive =
+        |room| Operation::Receive { at: 1, from: Some(0), context, tag: Some(0), room, gaps: false, persistent };
+    // A message that all ports read, so that they are connected. Then fragments, more than a queue pair takes.
+    let mut operations = vec![receive(200_000), send(0, 1, 0, 200_000), Operation::Settle { at: 0 }];
+    for _ in 0..6 {
+        let mode = Mode::Standard;
+        operations.extend([
+            receive(length),
+            Operation::Send { from: 0, to: 1, context, tag: 0, length, mode, gaps: true, persistent },
+        ]);
+    }
+    operations.push(Operation::Fail { at: 0, queue_pair: 2, fault: Fault::Post });
+    operations.push(Operation::Link { at: 0, rail: 1, up: false, noticed: true });
+    for schedule in 0..100 {
+        check(&Program { rails: 3, schedule, operations: operations.clone(), ..Program::default() });
+    }
+}
+
+#[test]
+fn a_process_that_only_receives_from_a_peer_parts_from_it_and_holds_it_back_when_they_meet_again() {
+    check(&Program {
+        processes: 3,
+        unexpected_memory: 0,
+        schedule: 0xb316_1ed1_d190_1d42,
+        operations: vec![
+            send(1, 0, 0, 8),
+            Operation::Part { at: 1, other: 0, fails: false },
+            send(1, 0, 0, 8),
+            send(2, 0, 0, 0),
+        ],
+        ..Program::default()
+    });
+}
+
+#[test]
+fn a_process_holds_back_each_sender_of_messages_that_came_before_their_communicator() {
+    // Beyond the bound together, and below half of it without the second one.
+    let operations = vec![send(1, 0, 0, 172), send(2, 0, 0, 220)];
+    for schedule in 0..20 {
+        let operations = operations.clone();
+        check(&Program { processes: 3, unexpected_memory: 600, schedule, operations, ..Program::default() });
+    }
 }

@@ -2,13 +2,14 @@
 //! Runs a program: chooses by the schedule who goes on next and what the network does, and checks what comes of it.
 //!
 //! Each message must arrive whole and once, and in MPI's order (`model`); at the end nothing waits, and all that was
-//! taken is given back. `operations` begins the operations, of which `persistent` has those of persistent requests and
-//! `communicators` those of communicators; `end` checks. Grade: test. Threads: one per world; worlds share nothing.
-//! Tests: those of the crate.
+//! taken is given back. `operations` begins the operations, of which `persistent` has those of persistent requests,
+//! `communicators` those of communicators and `parting` those of processes that part; `end` checks. Grade: test.
+//! Threads: one per world; worlds share nothing. Tests: those of the crate.
 
 mod communicators;
 mod end;
 mod operations;
+mod parting;
 mod persistent;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,8 +37,8 @@ const MOST_ROUNDS: u32 = 200_000;
 /// Rounds without any event after which none can follow, because a port checks its connections in each.
 const QUIET_ROUNDS: u32 = 4;
 
-/// If hellos or posts failed, or a process has died: time that passes in a quiet round, and quiet rounds after which
-/// nothing follows. By then a process has asked again, or has given up a peer that does not answer.
+/// If hellos, posts or a connection failed, or a process has died: time that passes in a quiet round, and quiet rounds
+/// after which nothing follows. By then a process has asked again, or has given up a peer that does not answer.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENT_ROUNDS: [u32; 2] = [6, 300];
 
@@ -87,6 +88,9 @@ pub(crate) struct World {
     probed: Vec<VecDeque<Probed>>,
     persistent: Vec<Vec<Persistent>>,
     pub(crate) communicators: Communicators,
+    /// Pairs of processes that have parted, the lower one first. The process that does not know that the other one has
+    /// given up their connection, if there is one.
+    parted: BTreeMap<[u32; 2], Option<u32>>,
     /// Messages of ready sends, each with the number of the step that began it.
     ready: BTreeMap<usize, usize>,
     now: usize,
@@ -110,6 +114,11 @@ fn content(message: usize, length: usize) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Returns a pair of processes, the lower one first.
+fn sorted(one: u32, other: u32) -> [u32; 2] {
+    [one.min(other), one.max(other)]
 }
 
 impl World {
@@ -141,6 +150,7 @@ impl World {
             probed: (0..count).map(|_| VecDeque::new()).collect(),
             persistent: vec![Vec::new(); count],
             communicators: Communicators::default(),
+            parted: BTreeMap::new(),
             ready: BTreeMap::new(),
             now: 0,
             patience: random.one_of(&[8, 60, 200]),
@@ -167,31 +177,27 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.left.iter().any(|left| !left.is_empty()) {
             self.step();
-            if self.is_over() {
-                return;
-            }
         }
         self.end();
     }
 
-    /// Whether a process with several ports has lost a peer because a connection failed, which ends a job. With one
-    /// port the others go on.
+    /// Notes the peers that a process has lost. All go on, although MPI would end the job.
     ///
     /// # Panics
     /// If nothing permits that.
-    fn is_over(&mut self) -> bool {
-        let mut lost = false;
-        for (at, process) in self.processes.iter_mut().enumerate() {
-            let Some(process) = process.as_mut().filter(|process| process.has_failed) else { continue };
-            lost = true;
-            let peers = std::mem::take(&mut process.lost);
-            self.model.lost.extend(peers.iter().flat_map(|peer| [(at, *peer as usize), (*peer as usize, at)]));
+    fn note_lost(&mut self, at: usize) {
+        let Some(process) = &self.processes[at] else { return };
+        for (peer, has_lost) in &process.lost {
+            let pairs = [(at, *peer as usize), (*peer as usize, at)];
+            if !self.model.lost.contains(&pairs[0]) {
+                self.history.note(Step::Lost { at: at as u32 });
+            }
+            self.model.lost.extend(pairs);
+            let is_due = self.has_failed && (!has_lost || self.fabric.has_lost_message());
+            assert!(is_due || !self.model.gone.is_empty(), "process {at} has lost process {peer}, and no message");
         }
-        let is_one = self.program.rails == 1;
-        let is_permitted = !self.model.gone.is_empty()
-            || self.has_failed && (is_one && self.model.lost.len() <= 2 || self.fabric.has_lost_message());
-        assert!(!lost || is_permitted, "a process has lost a peer, and no message was lost");
-        lost && !is_one && (self.model.gone.is_empty() || self.has_failed)
+        let is_one_pair = self.model.lost.len() <= 2;
+        assert!(is_one_pair || !self.model.gone.is_empty(), "of one connection, several peers are lost");
     }
 
     /// Whether every process lives, and has lost no peer.
@@ -272,12 +278,8 @@ impl World {
     /// Polls as a process, unless it has died. Returns the number of completions.
     fn poll(&mut self, at: usize) -> usize {
         let Some(process) = &mut self.processes[at] else { return 0 };
-        let had_failed = process.has_failed;
         let count = process.poll();
         process.wind();
-        if process.has_failed && !had_failed {
-            self.history.note(Step::Lost { at: at as u32 });
-        }
         if count > 0 {
             self.history.note(Step::Polled { at: at as u32, count: count as u32 });
         }
@@ -298,13 +300,10 @@ impl World {
             }
             moved |= self.fabric.moved() != hellos;
             let polled: usize = (0..self.processes.len()).map(|at| self.poll(at)).sum();
-            if self.is_over() {
-                return;
-            }
             // Once a process has died, others ask for it again and again, and probe the living.
             moved = polled > 0 || self.is_whole() && (moved || self.fabric.moved() != hellos);
             let patient = PATIENT_ROUNDS[usize::from(!self.is_whole())];
-            let is_patient = has_faults || !self.is_whole();
+            let is_patient = has_faults || self.has_failed || !self.is_whole();
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet == if is_patient { patient } else { QUIET_ROUNDS } {
                 return self.history.note(Step::Settled { rounds });

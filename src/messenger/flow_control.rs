@@ -61,7 +61,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-pub use messages::{answered, found_nothing, give_up, heard, keep, more, pend, pending};
+pub use messages::{answered, found_nothing, give_up, heard, keep, let_go_if_room, more, pend, pending};
 
 /// Limits of a process.
 #[derive(Debug, Clone, Copy)]
@@ -104,9 +104,13 @@ impl<P: Copy + Eq + Hash> Kept<P> {
         self.bytes > self.bound
     }
 
-    /// Subtracts a message that has left. Returns true if every held-back sender may go on ([`Kept::let_go`]).
-    pub fn give_up(&mut self, bytes: u64) -> bool {
+    /// Subtracts a message that has left.
+    pub fn give_up(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Whether senders are held back that may go on ([`Kept::let_go`]).
+    pub fn has_room(&self) -> bool {
         !self.held_back.is_empty() && self.bytes <= self.bound / 2
     }
 

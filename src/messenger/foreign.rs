@@ -74,7 +74,7 @@ pub fn left<H: PortHost>(process: &H::Process, host: &mut H, context: u32) {
         return;
     }
     for name in host.messenger().foreign.leave(context) {
-        let routes = routes::part(host, name);
+        let routes = routes::part(process, host, name);
         for route in &routes {
             if let Some(mut port) = process.enter_port(route.rail()) {
                 port.part(route.to());
@@ -86,7 +86,7 @@ pub fn left<H: PortHost>(process: &H::Process, host: &mut H, context: u32) {
     let parted = &mut host.messenger().foreign.parted;
     let gone: Vec<_> = parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
     for (name, routes) in gone {
-        routes::remove(host, name);
+        routes::remove(process, host, name);
         for route in routes {
             if let Some(mut port) = process.enter_port(route.rail()) {
                 *port.sent(route.to()) = SentMessages::default();

@@ -72,6 +72,11 @@ impl Kept {
             self.lost.push(to);
         }
     }
+
+    pub(super) fn note_lost(&mut self, of: EndpointId) {
+        self.lost.push(of);
+    }
+
     pub(super) fn take(&mut self, of: EndpointId) -> Vec<Unposted> {
         self.unposted.extract_if(.., |(to, _)| *to == of).map(|(_, message)| message).collect()
     }

@@ -343,6 +343,11 @@ impl<A: Adapter> Port<A> {
         }
     }
 
+    /// Returns the endpoint that stands for a port of this process; `None` if this one does not know the process.
+    pub fn endpoint(&self, name: PeerName) -> Option<EndpointId> {
+        self.connections.of_peer(name)
+    }
+
     /// Returns the peer's name; `None` if there is no such endpoint.
     pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
         self.connections.name(peer)

@@ -2,10 +2,14 @@
 //! The communicators of a process, by context number: added at their first use, freed, and dropped once no request
 //! refers to them, as Open MPI does. Grade: test. Threads: one.
 
-use ibex::messenger::flow_control;
+use ibex::messenger::host::Peers as _;
 use ibex::messenger::receive::search;
+use ibex::messenger::{flow_control, foreign};
 
-use super::{Communicator, Process};
+use super::{Communicator, Process, name};
+
+/// Context number, less a rank, of the communicator that a process has only with that other one.
+const PRIVATE: u32 = 1 << 30;
 
 impl Process {
     /// Adds a communicator unless it is there, and delivers the messages that came before.
@@ -14,7 +18,38 @@ impl Process {
         self.communicators.insert(context, Communicator::default());
         self.tell_communicator(context);
         let shared = self.shared();
+        let senders: Vec<i32> = early.iter().map(|(envelope, _)| envelope.source()).collect();
         search::deliver_early(&*shared, self, context, early);
+        // No receive is posted yet.
+        for sender in senders {
+            self.must_hold_back(sender);
+        }
+    }
+
+    /// Parts from a process, with which this one has no common communicator any more.
+    pub(crate) fn part(&mut self, other: u32) {
+        if self.foreign.insert(other) {
+            self.messenger.foreign.is_met = true;
+            self.meet(other);
+        }
+        let shared = self.shared();
+        foreign::left(&*shared, self, PRIVATE + other);
+        self.holds_back.remove(&(other as i32));
+        self.held_by.remove(&(other as i32));
+    }
+
+    /// Begins to connect all ports to a process.
+    pub(crate) fn connect(&mut self, other: u32) {
+        let shared = self.shared();
+        for route in self.routes_to(&shared, name(other)) {
+            shared.port(route.rail()).is_ready(route.to());
+        }
+    }
+
+    /// Meets a process in a common communicator.
+    pub(crate) fn meet(&mut self, other: u32) {
+        let shared = self.shared();
+        foreign::joined(&*shared, self, PRIVATE + other, [name(other)].into());
     }
 
     /// Returns the communicator with this context number.

@@ -5,12 +5,13 @@
 use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Types};
 use ibex::messenger::matching::lengths::Lengths;
+use ibex::messenger::rails::routes;
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
 use ibex::messenger::route::Route;
 use ibex::messenger::{self};
 
-use super::{Data, Handle, Process, Shared};
+use super::{Data, Handle, Process, Shared, name};
 
 /// Number of peers with which not every check is made.
 const MANY: usize = 100;
@@ -70,8 +71,7 @@ impl Communicators for Process {
     }
 
     fn known_route(&mut self, _: u32, rank: i32) -> Option<Route> {
-        let rank = rank as u32;
-        if self.is_near(rank) { Some(Route::local(rank)) } else { self.routes.get(&rank).copied() }
+        self.messenger.rails.known.get(&name(rank as u32)).copied()
     }
 
     fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
@@ -134,7 +134,7 @@ impl Host for Process {
     fn deregister(&mut self, shared: &Shared, rail: usize, registered: u32) {
         self.memory.deregister(shared.rails[rail].place, registered);
         // With many processes this search takes too long.
-        let is_named = self.routes.len() < MANY && self.fabric.reads_to(registered);
+        let is_named = self.messenger.rails.known.len() < MANY && self.fabric.reads_to(registered);
         assert!(!is_named, "a read in flight names a registration that ends");
     }
 
@@ -147,8 +147,20 @@ impl Host for Process {
         self.end(request);
     }
 
+    /// Notes the lost peers: the connection of their home has failed, or messages were dropped.
     fn fails(&mut self) {
         self.has_failed = true;
+        let shared = self.shared();
+        let ends = shared.ends();
+        for end in ends.iter().filter(|end| end.has_failed || end.has_lost) {
+            let home = routes::home(&*shared, self, end.route);
+            let has_failed = ends.iter().any(|other| other.route == home && other.has_failed);
+            if (end.has_lost || has_failed) && !self.lost.contains_key(&end.rank) {
+                let is_usable = ends.iter().any(|other| other.rank == end.rank && other.is_usable);
+                self.lost.insert(end.rank, is_usable || !has_failed);
+            }
+        }
+        assert!(!self.lost.is_empty(), "process {} has lost no peer, and fails", self.rank);
     }
 
     fn cannot_pack(&mut self, _length: usize) {

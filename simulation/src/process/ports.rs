@@ -18,13 +18,7 @@ use super::{Data, Handle, Process, Shared, name};
 impl Process {
     /// Returns the route to a rank.
     pub(super) fn route(&mut self, to: u32) -> Route {
-        if to == self.rank {
-            return Route::LOOPBACK;
-        }
-        if self.is_near(to) {
-            return Route::local(to);
-        }
-        if let Some(route) = self.routes.get(&to) {
+        if let Some(route) = self.messenger.rails.known.get(&name(to)) {
             return *route;
         }
         let shared = self.shared();
@@ -35,7 +29,7 @@ impl Process {
         } else {
             routes[0]
         };
-        self.routes.insert(to, route);
+        self.messenger.rails.known.insert(name(to), route);
         route
     }
 

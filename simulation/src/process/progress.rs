@@ -4,11 +4,10 @@
 
 use ibex::messenger::host::{Memory as _, Process as _, Record};
 use ibex::messenger::rails::completions::{self, Receiver};
-use ibex::messenger::route::Route;
 use ibex::messenger::send;
 use ibex::transport::{Completion, Polled, TakesRequests, Token};
 
-use super::{Process, Shared};
+use super::Process;
 
 impl TakesRequests for Process {
     fn takes_request(&mut self, token: Token) -> bool {
@@ -50,30 +49,15 @@ impl Process {
         let is_short = port.is_short_of_receives();
         drop(port);
         for completion in batch.completions() {
-            match *completion {
-                Completion::PeerFailed { peer } => self.peer_failed(&shared, Route::new(index, peer)),
-                of_any => {
-                    let is_own = completions::handle(&*shared, self, index, completion);
-                    assert!(is_own || matches!(of_any, Completion::LinkChanged { .. }), "nobody else uses the port");
-                }
-            }
+            let is_own = completions::handle(&*shared, self, index, completion);
+            let of_port = matches!(completion, Completion::PeerFailed { .. } | Completion::LinkChanged { .. });
+            assert!(is_own || of_port, "nobody else uses the port");
         }
         if reported > 0 && is_short {
             shared.port(index).release(&mut batch);
         }
         self.batches[index] = Some(batch);
         taken + reported
-    }
-
-    /// Handles the failure of a connection, and notes which peer is lost if no other port can go on.
-    fn peer_failed(&mut self, shared: &Shared, route: Route) {
-        let had_failed = std::mem::take(&mut self.has_failed);
-        completions::peer_failed(shared, self, route);
-        if self.has_failed {
-            let rank = self.rank_of(route) as u32;
-            self.lost.insert(rank);
-        }
-        self.has_failed |= had_failed;
     }
 
     /// Has every port ask for the completions of requests that asked for none. Polls take them afterwards.

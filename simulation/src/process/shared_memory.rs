@@ -25,12 +25,6 @@ pub(super) struct Copy {
 }
 
 impl Process {
-    /// Whether a process is another one of this machine.
-    pub(super) fn is_near(&self, rank: u32) -> bool {
-        let per_host = self.settings.per_host;
-        rank != self.rank && rank / per_host == self.rank / per_host
-    }
-
     /// Sends a short message unless others wait before it. Returns false if there is no room.
     pub(super) fn sends_locally_at_once(&mut self, to: u32, header: &[u8], data: &[u8]) -> bool {
         data.len() <= EAGER && !self.held_up.contains(&to) && self.memory.send((self.rank, to), [header, data].concat())

@@ -55,8 +55,8 @@ struct Generator {
     /// Whether most messages go to one process, in bursts.
     flood: bool,
     /// Weights of faults: links that go down and up, a connection that fails, processes that stop; of new
-    /// communicators.
-    faults: [usize; 4],
+    /// communicators, and of processes that part.
+    faults: [usize; 5],
     /// With several ports, one message in so many is as long as several ports read.
     longest: usize,
 }
@@ -70,7 +70,7 @@ impl Program {
             1 => 3 + random.below(2) as u32,
             _ => 5 + random.below(4) as u32,
         };
-        let rails = if random.one_in(4) { 2 + usize::from(random.one_in(4)) } else { 1 };
+        let rails = if random.one_in(4) { 2 + usize::from(random.one_in(2)) } else { 1 };
         let mut program = Program {
             processes: processes.unwrap_or(some).max(1),
             rails,
@@ -81,6 +81,7 @@ impl Program {
             hello_faults: random.one_of(&[0, 0, 0, 0, 3, 20]),
             post_faults: random.one_of(&[0, 0, 0, 10]),
             buffers: random.one_of(&[1, 4, 4]),
+            bounces: random.one_of(&[1, 3, 64]),
             attached: random.one_of(&[0, 700, 4000, 1 << 20]),
             wraps: random.one_in(3),
             schedule: random.next(),
@@ -89,7 +90,7 @@ impl Program {
         let flood = random.one_in(8);
         let links = rails > 1 && random.one_in(2);
         // A peer without any port left is lost.
-        let fails = if rails > 1 { !links && random.one_in(2) } else { random.one_in(16) };
+        let fails = random.one_in(if rails > 1 { 2 } else { 16 });
         // Then fragments to others wait for the buffers of those to the lost peer.
         let is_for_buffers = fails && rails == 1;
         program.buffers = if is_for_buffers { 1 } else { program.buffers };
@@ -100,11 +101,12 @@ impl Program {
                 4 * usize::from(fails),
                 usize::from(random.one_in(4)),
                 2 * usize::from(renews),
+                2 * usize::from(program.per_host == 1 && random.one_in(8)),
             ],
             longest: if fails { 3 } else { 16 },
             contexts: [(); 3].map(|()| random.one_of(&CONTEXTS)),
             tags: random.one_of(&[(0, 3), (0, 3), (1, 3), (2, 4)]),
-            gaps: if is_for_buffers { 2 } else { random.one_of(&[0, 8, 3]) },
+            gaps: if is_for_buffers { 2 } else { random.one_of(&[0, 8, 3, 2]) },
             probes: random.one_of(&[4, 4, 4, 24]),
             persistent: random.one_of(&[0, 0, 8, 3]),
             modes: [8, random.one_of(&[0, 2, 8]), random.one_of(&[0, 0, 2]), random.one_of(&[0, 1])],
@@ -146,10 +148,10 @@ impl Generator {
         let processes = program.processes as usize;
         let at = random.below(processes) as u32;
         let context = random.one_of(&self.contexts);
-        let [links, fails, stops, renews] = self.faults;
+        let [links, fails, stops, renews, parts] = self.faults;
         let (starts, frees) = if self.persistent > 0 { (16, 2) } else { (0, 0) };
         let probes = self.probes;
-        let weights = [24, 10, probes, probes - 1, 2, 1, 2, links, fails, stops, starts, frees, renews];
+        let weights = [24, 10, probes, probes - 1, 2, 1, 2, links, fails, stops, starts, frees, renews, parts];
         let operation = match random.by_weight(&weights) {
             0 => return self.send(program, random, at, context),
             1 => Operation::Receive {
@@ -178,15 +180,46 @@ impl Generator {
                 Operation::Link { at, rail, up: random.one_in(2), noticed: random.one_in(2) }
             }
             8 => {
-                let fault = [Fault::Any, Fault::Reads, Fault::Post][random.by_weight(&[2, 6, 2])];
-                Operation::Fail { at, queue_pair: random.below(64), fault }
+                let fault = random.one_of(&[Fault::Any, Fault::Reads, Fault::Reads, Fault::Post, Fault::Connect]);
+                let queue_pair = random.below(64);
+                if links > 0 && random.one_in(2) {
+                    // Messages that move from one port are refused by the next one.
+                    self.fragments(program, random, at);
+                    let fault = random.one_of(&[Fault::Post, Fault::Connect]);
+                    program.operations.push(Operation::Fail { at, queue_pair, fault });
+                    let rail = (queue_pair + 1 + random.below(program.rails - 1)) % program.rails;
+                    Operation::Link { at, rail, up: false, noticed: true }
+                } else {
+                    Operation::Fail { at, queue_pair, fault }
+                }
             }
             9 => Operation::Stop { at, steps: random.one_of(&[10, 100, 1000]) },
             10 => Operation::Start { at, which: random.below(8) },
             11 => Operation::Free { at, which: random.below(8) },
-            _ => Operation::Renew { at, context },
+            12 => Operation::Renew { at, context },
+            _ => Operation::Part { at, other: random.below(processes) as u32, fails: random.one_in(2) },
         };
         program.operations.push(operation);
+    }
+
+    /// Adds messages in fragments, of which more are in flight than a queue pair takes, with their receives.
+    fn fragments(&self, program: &mut Program, random: &mut Random, from: u32) {
+        let to = random.below(program.processes as usize) as u32;
+        let (context, tag, length) = (self.contexts[0], self.tag(random), 6 * READ);
+        for _ in 0..4 {
+            program.operations.extend([
+                Operation::Receive {
+                    at: to,
+                    from: Some(from),
+                    context,
+                    tag: Some(tag),
+                    room: length,
+                    gaps: false,
+                    persistent: false,
+                },
+                Operation::Send { from, to, context, tag, length, mode: Mode::Standard, gaps: true, persistent: false },
+            ]);
+        }
     }
 
     fn send(&self, program: &mut Program, random: &mut Random, from: u32, context: u32) {

@@ -87,7 +87,7 @@ impl World {
             self.look(at);
         }
         self.settle();
-        if self.is_over() || !self.is_whole() {
+        if !self.is_whole() {
             return;
         }
         self.receive_rest(Some(id));

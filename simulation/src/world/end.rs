@@ -17,6 +17,7 @@ impl World {
             for rail in 0..self.program.rails {
                 let place = self.place(at as u32, rail);
                 self.memory.refuse(place, false);
+                self.fabric.refuse_slots(place, false);
                 self.fabric.set_link(place, true);
             }
         }
@@ -31,14 +32,9 @@ impl World {
             self.look(at);
         }
         self.settle();
-        if self.is_over() {
-            return;
-        }
         self.receive_rest(None);
         self.settle();
-        if !self.is_over() {
-            self.check();
-        }
+        self.check();
     }
 
     /// Notes what receives have matched that have not ended, once a process has died: they may never end.
@@ -156,11 +152,9 @@ impl World {
 
     /// Checks that all that was taken is given back.
     fn check_rest(&mut self) {
+        self.meet_all();
         self.processes.iter_mut().flatten().for_each(Process::reclaim);
         self.settle();
-        if self.is_over() {
-            return;
-        }
         let is_whole = self.is_whole();
         for (at, process) in self.processes.iter().enumerate() {
             let Some(process) = process else { continue };

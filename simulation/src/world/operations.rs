@@ -37,9 +37,11 @@ impl World {
             Operation::ReceiveProbed { at, room, gaps } => self.receive_probed(at, Some((room, gaps))),
             Operation::Cancel { at, which } => self.cancel_one(at, which),
             Operation::Settle { .. } => self.settle(),
+            Operation::Part { at, other, fails } => self.part(at, other, fails),
             Operation::Refuse { at, rail, refuses } => {
                 let place = self.place(at, rail);
                 self.memory.refuse(place, refuses);
+                self.fabric.refuse_slots(place, refuses);
             }
             Operation::Link { at, rail, up, noticed } => {
                 self.fabric.set_link(self.place(at, rail), up);
@@ -51,6 +53,10 @@ impl World {
             Operation::Fail { at, queue_pair, fault: Fault::Post } => {
                 self.fabric.break_post(self.place(at, queue_pair % self.program.rails));
                 (self.has_failed, self.is_broken) = (true, true);
+            }
+            Operation::Fail { at, queue_pair, fault: Fault::Connect } => {
+                self.fabric.refuse_queue_pair(self.place(at, queue_pair % self.program.rails));
+                self.has_failed = true;
             }
             Operation::Fail { queue_pair, fault, .. } => self.failing = Some((queue_pair, fault == Fault::Reads)),
             Operation::Stop { at, steps } => self.stopped[at as usize] = steps,
@@ -93,6 +99,7 @@ impl World {
         length: usize,
         mode: Mode,
     ) -> Option<(usize, Vec<u8>)> {
+        self.meet(from, to);
         let (comm, _) = self.communicator(context);
         if mode == Mode::Buffered && !self.process(from).attach(length) {
             self.history.note(Step::NoBuffer { at: from });
@@ -179,6 +186,7 @@ impl World {
 
     /// Notes what has ended in a process.
     pub(super) fn look(&mut self, at: usize) {
+        self.note_lost(at);
         let Some(process) = &mut self.processes[at] else { return };
         for Ended { number, outcome, bytes } in process.take_ended() {
             let (at, index) = (at as u32, number / 2);

@@ -47,10 +47,15 @@ fn hold_back<H: Host>(process: &H::Process, host: &mut H, sender: Option<Route>)
 
 /// Accounts for an unexpected message that is stored no longer: it has found its receive, or is dropped.
 pub fn give_up<H: Host>(process: &H::Process, host: &mut H, message: &Arrived) {
-    let flow = &mut host.messenger().flow;
-    let has_room = flow.kept.give_up(message.cost());
+    host.messenger().flow.kept.give_up(message.cost());
+    let_go_if_room(process, host);
+}
+
+/// Lets senders go on if enough unexpected messages were given up.
+pub fn let_go_if_room<H: Host>(process: &H::Process, host: &mut H) {
+    let flow = &host.messenger().flow;
     flow.show();
-    if has_room {
+    if flow.kept.has_room() {
         let_go(process, host);
     }
 }

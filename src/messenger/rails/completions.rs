@@ -226,7 +226,6 @@ fn sent<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, buffer: Bu
 /// Handles the failure of the connection of a route.
 pub fn peer_failed<H: PortHost>(process: &H::Process, host: &mut H, route: Route) {
     if !failover::fails_over(process, host, route) {
-        failover::drop_unposted(process, host, route);
         host.fails();
     }
     fragments::feed_starved(process, host);

@@ -25,6 +25,10 @@ pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize
     host.link_changed(process, rail, is_up);
     for peer in 0..host.messenger().rails.multi_rail.peers.len() {
         let known = &host.messenger().rails.multi_rail.peers[peer];
+        // Messages to a peer that has not left a failed home are lost: no later ones may arrive.
+        if has_failed(process, known.home) {
+            continue;
+        }
         let to = known.moves(rail, is_up, |route| routes::is_usable(process, route));
         if let Some(to) = to
             && !move_to(process, host, peer, to)
@@ -35,32 +39,43 @@ pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize
 }
 
 /// Gives up a connection that has failed; if it is the peer's home, another port carries its messages. Returns false if
-/// a message is lost, or no port is left.
+/// a message is lost, or no port is left: then the peer is lost for good.
 #[cold]
 pub fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
     if !process.is_multi_rail() {
         return false;
     }
+    let goes_on = goes_on(process, host, failed);
+    if !goes_on {
+        lose(process, host, failed);
+    }
+    goes_on
+}
+
+fn goes_on<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
     let Some(peer) = routes::peer_of(process, host, failed) else { return false };
     let Some((failure, was_noticed)) = give_up(process, failed) else { return false };
-    let known = &host.messenger().rails.multi_rail.peers[peer];
-    let is_home = known.home.rail() == failed.rail();
-    let other = known.other_than(failed.rail(), |route| routes::is_usable(process, route));
-    let Some(other) = other else { return false };
-    if is_home && !move_to(process, host, peer, other) {
-        return false;
+    if host.messenger().rails.multi_rail.peers[peer].home.rail() == failed.rail() {
+        let Some(other) = other_than(process, host, peer, failed) else { return false };
+        if !move_to(process, host, peer, other) {
+            return false;
+        }
     }
     if !was_noticed {
-        host.gives_up(process, failed.rail(), &failure, other.rail());
+        let home = host.messenger().rails.multi_rail.peers[peer].home.rail();
+        host.gives_up(process, failed.rail(), &failure, home);
     }
     true
 }
 
-/// Drops the messages that a port has kept for a lost peer, and gives their send buffers back: sends to other peers may
-/// wait for them.
+/// Drops the messages that a port has kept for a peer, and gives their send buffers back: sends to other peers may wait
+/// for them. So no later message may go by another port.
 #[cold]
-pub fn drop_unposted<H: PortHost>(process: &H::Process, host: &mut H, lost: Route) {
-    let Some(messages) = process.enter_port(lost.rail()).map(|mut port| port.take_unposted(lost.to())) else { return };
+fn lose<H: PortHost>(process: &H::Process, host: &mut H, lost: Route) {
+    let Some(mut port) = process.enter_port(lost.rail()) else { return };
+    let messages = port.take_unposted(lost.to());
+    port.note_lost(lost.to());
+    drop(port);
     for message in messages {
         if let Unposted::Spans { token, .. } = message
             && let Some(Record::Buffer(buffer)) = H::record_of(token)
@@ -68,6 +83,14 @@ pub fn drop_unposted<H: PortHost>(process: &H::Process, host: &mut H, lost: Rout
             host.messenger().rails.buffers[lost.rail()].give_back(buffer);
         }
     }
+}
+
+fn has_failed<P: Process>(process: &P, route: Route) -> bool {
+    process.enter_port(route.rail()).is_some_and(|port| port.failure(route.to()).is_some())
+}
+
+fn has_lost<P: Process>(process: &P, route: Route) -> bool {
+    process.enter_port(route.rail()).is_some_and(|port| port.has_lost(route.to()))
 }
 
 /// Returns why a connection failed, and whether this was called for it before. `None` if it has not failed, or if it
@@ -81,99 +104,150 @@ fn give_up<P: Process>(process: &P, failed: Route) -> Option<(Failure, bool)> {
     Some((failure, std::mem::replace(&mut port.sent(failed.to()).is_given_up, true)))
 }
 
-/// Moves a peer's messages to another route. Returns false if a message that must move with them cannot be queued
-/// there.
-fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, to: Route) -> bool {
-    let (from, segment) = host.messenger().rails.multi_rail.peers[peer].move_to(to);
-    let Some((count, Unsent { moves, messages })) = leave::<H>(process, from) else { return false };
-    // First, the `Moved` of earlier moves, which the other port has not sent.
-    if !moves.into_iter().all(|message| send_moved::<H>(process, to, &message)) {
-        return false;
+/// Returns a route to which a peer can move whose connection by this route has failed.
+fn other_than<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, failed: Route) -> Option<Route> {
+    let known = &host.messenger().rails.multi_rail.peers[peer];
+    known.other_than(failed.rail(), |route| routes::is_usable(process, route))
+}
+
+/// Moves a peer's messages to another route, with those that wait; and to the next one if that fails meanwhile. Returns
+/// false if none is left, or a message is lost.
+fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to: Route) -> bool {
+    let mut unsent = Unsent::default();
+    loop {
+        let (from, segment) = host.messenger().rails.multi_rail.peers[peer].move_to(to);
+        let Some(count) = leave(process, host, from, &mut unsent) else { return false };
+        unsent.moves.push(Header::Moved { segment, count }.encode().as_slice().into());
+        if send_unsent::<H>(process, to, &mut unsent) {
+            break;
+        }
+        let may_leave = has_failed(process, to) && !has_lost(process, to);
+        let Some(next) = other_than(process, host, peer, to).filter(|_| may_leave) else {
+            lose(process, host, to);
+            return false;
+        };
+        to = next;
     }
-    let header = Header::Moved { segment, count }.encode();
-    if !send_moved::<H>(process, to, header.as_slice()) {
-        return false;
-    }
-    if let Some(mut port) = process.enter_port(to.rail()) {
-        let sent = port.sent(to.to());
-        (sent.count, sent.is_home) = (0, true);
-    }
-    let has_sent = messages.into_iter().all(|message| send_again(process, host, (from, to), message));
     let messenger = host.messenger();
     if messenger.flow.outgoing.is_full(messenger.rails.multi_rail.peers[peer].account()) {
         Ports::queue_turn(host, process, to);
     }
-    has_sent
+    true
 }
 
-/// Tells the peer of a move, by a message that is not counted.
-fn send_moved<H: PortHost>(process: &H::Process, to: Route, message: &[u8]) -> bool {
-    let Some(mut port) = process.enter_port(to.rail()) else { return false };
-    let bytes = (Arc::from(message), message.len() as u32);
-    transmit::queue::<H>(&mut port, to, bytes, Token(0)) != Transmitted::Failed
-}
+/// A message in ordinary memory, its length, and its token.
+type Message = (Arc<[u8]>, u32, Token);
 
-/// Messages that waited at a port, to be sent by another one.
+/// Messages that waited at a port, in order, to be sent by another one: first those that tell of moves.
+#[derive(Default)]
 struct Unsent {
-    moves: Vec<Box<[u8]>>,
-    messages: Vec<Unposted>,
+    moves: Vec<Arc<[u8]>>,
+    messages: Vec<Message>,
 }
 
-/// Stops sending by a route. Returns how many messages went by it, and those that never reached the adapter, in order.
-fn leave<H: PortHost>(process: &H::Process, from: Route) -> Option<(u32, Unsent)> {
+/// Stops sending by a route. Returns how many messages went by it, and puts those that never reached the adapter in
+/// front of the unsent ones.
+fn leave<H: PortHost>(process: &H::Process, host: &mut H, from: Route, unsent: &mut Unsent) -> Option<u32> {
     let mut port = process.enter_port(from.rail())?;
-    let (mut moves, mut messages) = (Vec::new(), Vec::new());
     port.end_turn(from.to(), H::token(Record::Turn));
-    for message in port.take_unposted(from.to()) {
-        match &message {
-            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
-                moves.push(bytes[..*length as usize].into());
-            }
-            _ => messages.push(message),
-        }
-    }
+    let waiting = port.take_unposted(from.to());
     let sent = port.sent(from.to());
     sent.is_home = false;
-    Some((sent.count.wrapping_sub(messages.len() as u32), Unsent { moves, messages }))
+    let mut count = sent.count;
+    drop(port);
+    let before = std::mem::take(unsent);
+    for message in waiting {
+        match message {
+            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..length as usize]) => unsent.moves.push(bytes),
+            Unposted::Bytes { bytes, length, token } => {
+                count = count.wrapping_sub(1);
+                unsent.messages.push((bytes, length, token));
+            }
+            Unposted::Spans { spans, token } => {
+                count = count.wrapping_sub(1);
+                if let Some(Record::Buffer(buffer)) = H::record_of(token) {
+                    unsent.messages.extend(out_of_buffer(process, host, from, (buffer, spans[0])));
+                }
+            }
+        }
+    }
+    unsent.moves.extend(before.moves);
+    unsent.messages.extend(before.messages);
+    Some(count)
 }
 
 fn is_move(message: &[u8]) -> bool {
     matches!(Header::decode(message), Some((Header::Moved { .. }, _)))
 }
 
-/// Sends by another port a message that never reached the adapter.
-fn send_again<H: PortHost>(process: &H::Process, host: &mut H, (from, to): (Route, Route), message: Unposted) -> bool {
-    match message {
-        Unposted::Bytes { bytes, length, token } => queue_by::<H>(process, to, (bytes, length), token),
-        Unposted::Spans { spans, token } => match H::record_of(token) {
-            Some(Record::Buffer(buffer)) => send_buffer_again(process, host, (from, to), (buffer, spans[0])),
-            _ => false,
-        },
+/// Begins to send by a route, with these messages. Returns false if that fails; then those are left that its port has
+/// not taken.
+fn send_unsent<H: PortHost>(process: &H::Process, to: Route, unsent: &mut Unsent) -> bool {
+    let Some(mut port) = process.enter_port(to.rail()) else { return false };
+    let sent = port.sent(to.to());
+    (sent.count, sent.is_home) = (0, true);
+    // The messages that tell of moves are not counted.
+    let taken = unsent.moves.iter().take_while(|bytes| {
+        let bytes = (Arc::clone(bytes), bytes.len() as u32);
+        transmit::queue::<H>(&mut port, to, bytes, Token(0)) != Transmitted::Failed
+    });
+    let taken = taken.count();
+    drop(port);
+    unsent.moves.drain(..taken);
+    unsent.moves.is_empty() && send_all::<H>(process, to, &mut unsent.messages)
+}
+
+/// Queues messages at the port of a route. Returns false if that fails; then those are left that it has not taken.
+fn send_all<H: PortHost>(process: &H::Process, to: Route, messages: &mut Vec<Message>) -> bool {
+    let taken = messages
+        .iter()
+        .take_while(|(bytes, length, token)| queue_by::<H>(process, to, (Arc::clone(bytes), *length), *token));
+    let taken = taken.count();
+    messages.drain(..taken);
+    messages.is_empty()
+}
+
+/// Sends messages by the home of the peer of a route, and by another one if that has failed. Returns false if none is
+/// left, or a message is lost.
+pub(super) fn send_by_home<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    route: Route,
+    mut messages: Vec<Message>,
+) -> bool {
+    loop {
+        let home = routes::home(process, host, route);
+        if send_all::<H>(process, home, &mut messages) {
+            return true;
+        }
+        if !fails_over(process, host, home) {
+            return false;
+        }
     }
 }
 
-/// Sends the fragment in these bytes of a buffer of `from`'s port by the route `to`, and gives the buffer back. Sends it
-/// from ordinary memory, in parts, because a message that waits there may not be as long. The last part has the token of
-/// the fragment.
-pub(super) fn send_buffer_again<H: PortHost>(
+/// Copies the fragment in these bytes of a buffer of a route's port to ordinary memory, and gives the buffer back.
+/// Returns it in parts, because a message that waits there may not be as long. The last part has the token of the
+/// fragment.
+pub(super) fn out_of_buffer<H: PortHost>(
     process: &H::Process,
     host: &mut H,
-    (from, to): (Route, Route),
+    from: Route,
     (buffer, bytes): (BufferId, LocalSpan),
-) -> bool {
+) -> Vec<Message> {
     let fragment = host.copy_of(bytes);
     // The port queues no other message that is in a buffer.
     let content = host.messenger().rails.buffers[from.rail()].give_back(buffer);
-    let Content::Fragment(send) = content else { return false };
-    let Some(rail) = process.rail(to.rail()) else { return false };
-    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(&fragment) else { return false };
+    let (Content::Fragment(send), Some(rail)) = (content, process.rail(from.rail())) else { return Vec::new() };
+    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(&fragment) else { return Vec::new() };
+    // All rails have the same sizes.
     let room = rail.copy_size - MAX_SIZE;
     let last = data.len().saturating_sub(1) / room;
-    data.chunks(room).enumerate().all(|(index, data)| {
+    let part = |(index, data): (usize, &[u8])| {
         let header = Header::Fragment { receive, offset: offset + (index * room) as u64 }.encode();
         let bytes: Arc<[u8]> = [header.as_slice(), data].concat().into();
-        let length = bytes.len() as u32;
-        let token = if index == last { H::token(Record::Sent(send)) } else { Token(0) };
-        queue_by::<H>(process, to, (bytes, length), token)
-    })
+        let (length, is_last) = (bytes.len() as u32, index == last);
+        (bytes, length, if is_last { H::token(Record::Sent(send)) } else { Token(0) })
+    };
+    data.chunks(room).enumerate().map(part).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::backlog::{self, Then};
 use super::send_buffers::BufferId;
-use super::transmit::{self, queue_by};
+use super::transmit;
 use super::{failover, routes};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Data, NotPacked, Payload, PortHost, Posted, Process, Record, Transmitted};
@@ -130,7 +130,8 @@ pub(super) fn post<H: PortHost>(
         Fragment::Buffered(route, buffer, length) => post_buffer(process, host, send, route, (buffer, length)),
         Fragment::Unregistered(route, bytes) => {
             let length = bytes.len() as u32;
-            queue_by::<H>(process, route, (Arc::from(bytes), length), H::token(Record::Sent(send)))
+            let message = (Arc::from(bytes), length, H::token(Record::Sent(send)));
+            failover::send_by_home(process, host, route, vec![message])
         }
         Fragment::Local(to, header, payload) => {
             if backlog::send(process, host, to, (header, payload), Then::Fragment(send)) {
@@ -163,6 +164,6 @@ fn post_buffer<H: PortHost>(
         host.messenger().rails.buffers[route.rail()].give_back(buffer);
         return false;
     }
-    let home = routes::home(process, host, route);
-    failover::send_buffer_again(process, host, (route, home), (buffer, bytes))
+    let parts = failover::out_of_buffer(process, host, route, (buffer, bytes));
+    failover::send_by_home(process, host, route, parts)
 }

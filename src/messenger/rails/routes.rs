@@ -103,12 +103,14 @@ fn has_not_failed<A: Adapter>(port: &Port<A>, route: Route) -> bool {
 }
 
 /// Forgets and returns the routes to a process that shares no communicator with this one any more.
-pub fn part<H: Host>(host: &mut H, name: PeerName) -> Vec<Route> {
+pub fn part<H: Host>(process: &H::Process, host: &mut H, name: PeerName) -> Vec<Route> {
     let messenger = host.messenger();
     let known = messenger.rails.known.remove(&name);
-    let routes = match messenger.rails.multi_rail.by_name.get(&name) {
-        Some(peer) => messenger.rails.multi_rail.peers[*peer].routes.to_vec(),
-        None => known.into_iter().collect(),
+    let routes = match (messenger.rails.multi_rail.by_name.get(&name), known) {
+        (Some(peer), _) => messenger.rails.multi_rail.peers[*peer].routes.to_vec(),
+        (None, Some(route)) => vec![route],
+        // This process may have got messages from it, and sent none.
+        (None, None) => (0..process.rail_count()).filter_map(|rail| of_sender(process, rail, name)).collect(),
     };
     if let Some(account) = routes.first() {
         let stored: Vec<Route> = routes.iter().flat_map(|route| [*route, route.as_multi_rail()]).collect();
@@ -117,9 +119,13 @@ pub fn part<H: Host>(host: &mut H, name: PeerName) -> Vec<Route> {
     routes
 }
 
+fn of_sender<P: Process>(process: &P, rail: usize, name: PeerName) -> Option<Route> {
+    Some(Route::new(rail, process.enter_port(rail)?.endpoint(name)?))
+}
+
 /// Removes all records of a process that has gone. Returns the routes that led to it.
-pub fn remove<H: Host>(host: &mut H, name: PeerName) -> Vec<Route> {
-    let routes = part(host, name);
+pub fn remove<H: Host>(process: &H::Process, host: &mut H, name: PeerName) -> Vec<Route> {
+    let routes = part(process, host, name);
     host.messenger().rails.multi_rail.remove(name);
     routes
 }

@@ -212,9 +212,11 @@ fn keep_early<H: Host>(process: &H::Process, host: &mut H, context: u32, envelop
 /// Delivers the messages that arrived before their communicator was added, as `Contexts::add` has returned them.
 pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, kept: Vec<(Envelope, Arrived)>) {
     for (envelope, message) in kept {
-        flow_control::give_up(process, host, &message);
+        // Most are stored again, so no sender goes on before the last one.
+        host.messenger().flow.kept.give_up(message.cost());
         arrived(process, host, context, envelope, message);
     }
+    flow_control::let_go_if_room(process, host);
 }
 
 // ---- receives -------------------------------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ pub trait Memory: Send {
     fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) -> Option<()>;
 }
 
-/// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, and
-/// of requests per queue pair.
+/// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, of
+/// bounce buffers, and of requests per queue pair.
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "above")]
 pub struct Sizes {
@@ -73,6 +73,7 @@ pub struct Sizes {
     pub bounce: u32,
     pub receive: u32,
     pub slots: u32,
+    pub bounces: u32,
     pub depth: u32,
 }
 
@@ -104,6 +105,8 @@ pub(crate) struct PortState {
     pub(crate) is_without_atomics: bool,
     /// Errno of the next creation of a queue pair.
     pub(crate) refused_qp: Option<i32>,
+    /// Errno of each further registration of send slots.
+    refused_slots: Option<i32>,
     /// Most receives that a post accepts.
     pub(crate) takes_receives: Option<usize>,
     /// Errno of the next poll.
@@ -222,6 +225,7 @@ impl Fabric {
             receives: self.receive_queue(port, sizes.receive, sizes.slots),
             carriers: self.carriers(port),
             attributes,
+            bounces: sizes.bounces,
             depth: sizes.depth,
             entry,
         }
@@ -346,6 +350,16 @@ impl Fabric {
     /// Lets a port refuse its next request for good.
     pub fn break_post(&self, port: usize) {
         self.state().ports[port].answers = [Some(libc::EINVAL)].into();
+    }
+
+    /// Sets whether a port refuses to register more send slots.
+    pub fn refuse_slots(&self, port: usize, refuses: bool) {
+        self.state().ports[port].refused_slots = refuses.then_some(libc::ENOMEM);
+    }
+
+    /// Lets a port give no queue pair to its next connection.
+    pub fn refuse_queue_pair(&self, port: usize) {
+        self.state().ports[port].refused_qp = Some(libc::ENOMEM);
     }
 
     /// Returns the time, which does not pass by this call.

@@ -226,6 +226,7 @@ impl<A: Adapter> Port<A> {
     /// Takes a peer back that this process has parted from. Setup.
     pub fn rejoin(&mut self, peer: EndpointId) {
         self.parted.retain(|parted| parted.peer != peer);
+        self.drop_failed(peer);
         self.connections.set_forgotten(peer, false);
     }
 
@@ -241,15 +242,22 @@ impl<A: Adapter> Port<A> {
         // [`Port::peer`] may have taken a peer back.
         parted.retain(|parted| self.connections.is_forgotten(parted.peer));
         parted.retain_mut(|parted| {
-            if self.connections.failure(parted.peer).is_some() {
-                self.drop_connection(parted.peer);
-                self.connections.set_failure(parted.peer, None);
-            } else if parted.is_due(now) {
+            if !self.drop_failed(parted.peer) && parted.is_due(now) {
                 self.ask(parted.peer);
             }
             self.connections.get(parted.peer).is_some()
         });
         self.parted = parted;
+    }
+
+    /// Destroys the connection to a parted peer if it has failed. Returns whether it has.
+    fn drop_failed(&mut self, peer: EndpointId) -> bool {
+        let has_failed = self.connections.failure(peer).is_some();
+        if has_failed {
+            self.drop_connection(peer);
+            self.connections.set_failure(peer, None);
+        }
+        has_failed
     }
 
     /// Asks a peer for an acknowledgement. `post_nop` would refuse it, because the upper layer has given the peer up.

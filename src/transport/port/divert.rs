@@ -7,10 +7,9 @@
 //! messenger. Setup grade, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages
 //! nothing. Threads: the port's. Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
 //!
-//! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
-//! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept
-//! ([`Port::keep_unposted`]). [`Port::has_lost`] says whether any message that the adapter had may be missing at the
-//! peer.
+//! The caller can take out messages that never reached the adapter, in order, to send them by another port
+//! ([`Port::take_unposted`]), those of a failed connection if they were kept ([`Port::keep_unposted`]).
+//! [`Port::has_lost`] says whether any message that the adapter had may be missing at the peer.
 
 use super::Port;
 use crate::counters::subtract;
@@ -126,16 +125,13 @@ impl<A: Adapter> Port<A> {
         self.kept.tag = Some(tag);
     }
 
-    /// Takes, in order, the messages with the kept tag that wait for a connection in progress, or that waited for one
-    /// when it failed. Drops a turn of such messages.
+    /// Takes, in order, the messages with the kept tag that wait for a connection, or that waited for one when it
+    /// failed. Drops a turn of such messages.
     pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
         let mut taken = self.kept.take(to);
         let tag = self.kept.tag;
         if let Some(connection) = self.connections.get_mut(to) {
-            let is_connecting = connection.phase() == Phase::Connecting;
-            let leaves = |request: &Request| {
-                tag.is_some() && request.message_tag() == tag && (is_connecting || request.is_turn())
-            };
+            let leaves = |request: &Request| tag.is_some() && request.message_tag() == tag;
             let waiting = connection.queue.take_waiting(leaves);
             subtract(&self.counters.waiting, waiting.len() as u64);
             taken.extend(waiting.into_iter().filter_map(Unposted::of));
@@ -143,9 +139,14 @@ impl<A: Adapter> Port<A> {
         taken
     }
 
-    /// Whether this connection failed with possibly undelivered messages.
+    /// Whether this connection failed with possibly undelivered messages, or the caller has dropped some.
     pub fn has_lost(&self, to: EndpointId) -> bool {
         self.kept.has_lost(to)
+    }
+
+    /// Notes that the caller has dropped messages to this peer.
+    pub fn note_lost(&mut self, to: EndpointId) {
+        self.kept.note_lost(to);
     }
 
     /// Notes that the last request posted to this peer was a message. The port itself notes waiting messages. Hot.

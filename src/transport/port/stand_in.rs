@@ -11,7 +11,7 @@ use crate::select::address::PortEntry;
 use crate::transport::adapter::{Adapter, CompletionQueue as _, ReceiveQueue as _};
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
 use crate::transport::rx::Rx;
-use crate::transport::tx::{self, Tx, bounce};
+use crate::transport::tx::{self, Tx};
 use crate::tunables::Tunables;
 use std::io;
 
@@ -23,6 +23,8 @@ pub(crate) struct StandIn<A: Adapter> {
     pub(crate) receives: A::ReceiveQueue,
     pub(crate) carriers: A::Carriers,
     pub(crate) attributes: Attributes,
+    /// Number of bounce buffers.
+    pub(crate) bounces: u32,
     /// Number of requests that a queue pair takes.
     pub(crate) depth: u32,
     /// Entry that the process publishes for the port.
@@ -32,7 +34,7 @@ pub(crate) struct StandIn<A: Adapter> {
 impl<A: Adapter> Port<A> {
     /// Makes a port from a stand-in. The port checks its carriers and connections at each empty poll.
     pub(crate) fn of_stand_in(device: StandIn<A>, tunables: &Tunables, setup: Setup) -> io::Result<Self> {
-        let StandIn { adapter, completions: cq, receives, carriers, attributes, depth, entry } = device;
+        let StandIn { adapter, completions: cq, receives, carriers, attributes, bounces, depth, entry } = device;
         let PortEntry { address, key } = entry;
         let slots = receives.slots();
         let rx = Rx::new(receives, receive_batch(slots), setup.index)?;
@@ -42,7 +44,7 @@ impl<A: Adapter> Port<A> {
             send_slots: 0,
             max_inline: attributes.max_inline,
         };
-        let tx = Tx::new(&limits, adapter.send_slots(setup.bounce_size, bounce::COUNT)?);
+        let tx = Tx::new(&limits, adapter.send_slots(setup.bounce_size, bounces)?);
         let identity = Identity { name: setup.me, port: setup.index, address };
         let choice = PortChoice {
             device: attributes.device.clone(),

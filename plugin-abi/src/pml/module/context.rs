@@ -153,7 +153,7 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
         for process in each(all) {
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let routes = routes::remove(&mut *state, peer);
+            let routes = routes::remove(pml, &mut *state, peer);
             drop(state);
             for route in routes {
                 if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {

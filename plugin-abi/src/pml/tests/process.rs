@@ -23,7 +23,8 @@ use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
 
 /// Sizes of a port, small enough that histories reach each bound.
-pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
+pub(super) const SIZES: Sizes =
+    Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, bounces: 64, depth: 8 };
 
 /// Longest eager message, header included, bytes.
 pub(super) const EAGER: usize = 256;

@@ -53,6 +53,9 @@ impl adapter::Adapter for Adapter {
     }
 
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Slots> {
+        if let Some(errno) = self.fabric.state().ports[self.port].refused_slots {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         Ok(Slots::new(&self.fabric, self.port, (size, count)))
     }
 

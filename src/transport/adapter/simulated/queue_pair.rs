@@ -115,6 +115,8 @@ pub(crate) struct Qp {
     /// Number of the peer's queue pair.
     pub(super) peer: u32,
     pub(crate) posted: VecDeque<Request>,
+    /// Whether a message was posted to it.
+    has_sent: bool,
     /// Number of posted requests that were carried and not yet completed, from the front.
     pub(super) carried: usize,
 }
@@ -139,6 +141,7 @@ impl QueuePair {
             rnr_timer: 0,
             peer: FIRST,
             posted: VecDeque::new(),
+            has_sent: false,
             carried: 0,
         });
         Ok(QueuePair { fabric: fabric.clone(), index })
@@ -169,14 +172,16 @@ impl adapter::QueuePair for QueuePair {
         let qp = &mut state.qps[self.index];
         if let Some(Some(errno)) = state.ports[qp.port].answers.pop_front() {
             // The transport gives the connection up, and does not know which unsignalled messages have arrived.
-            state.has_lost_message |= errno != libc::ENOMEM;
+            state.has_lost_message |= errno != libc::ENOMEM && qp.has_sent;
             return Err(PostError(errno));
         }
         // The transport posts one request more to a queue pair in error, its end marker.
         let most = if qp.state == QpState::Error { usize::MAX } else { state.ports[qp.port].depth as usize };
         assert!(most == 0 || qp.posted.len() < most, "a queue pair takes {most} requests");
         let work = Work::of(work, &*state.memory);
-        state.has_lost_message |= qp.state == QpState::Error && matches!(work, Work::Send { .. });
+        let is_message = matches!(work, Work::Send { .. });
+        qp.has_sent |= is_message;
+        state.has_lost_message |= qp.state == QpState::Error && is_message;
         qp.posted.push_back(Request { id: wr.id, signalled: wr.signalled, work });
         Ok(())
     }

@@ -11,7 +11,7 @@ use ibex_ffi::verbs::Transition;
 #[test]
 fn the_fabric_carries_a_message_while_both_ports_have_a_link_and_an_acknowledgement_ends_it() {
     let fabric = Fabric::new(Box::new(NoMemory), Duration::from_millis(1));
-    let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: 16, depth: 8 };
+    let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: 16, bounces: 64, depth: 8 };
     let names = [0, 1].map(|rank| PeerName { job: 1, rank });
     let [mut a, mut b] = names.map(|name| fabric.open(name, 100_000, sizes, &Tunables::default()).0);
     let (to, mut sent, mut received) = (a.peer(names[1], 0), Batch::new(), Batch::new());

@@ -65,7 +65,7 @@ impl Side {
         state.is_without_atomics = atomics == Atomics::None;
         (state.ud_qpn, state.has_tcp) = (address.ud_qpn, address.tcp_port != 0);
         drop(state);
-        let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: SLOTS, depth: DEPTH };
+        let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: SLOTS, bounces: 64, depth: DEPTH };
         let device = script.device(sizes, atomics, PortEntry { address, key });
         let setup = Setup {
             index: port_number,

@@ -39,6 +39,23 @@ fn a_parted_peer_that_lives_stays_connected_and_may_rejoin() {
 }
 
 #[test]
+fn a_parted_peer_whose_connection_has_failed_is_connected_anew_when_it_rejoins() {
+    let mut pair = Pair::connected();
+    let peer = pair.a.peer;
+    pair.a.port.part(peer);
+    let index = look_until_asked(&mut pair.a);
+    pair.a.script.complete_all(index, Status::RETRY_EXCEEDED);
+    pair.a.poll();
+    assert!(pair.a.port.failure(peer).is_some(), "the port has not destroyed the connection yet");
+    pair.a.port.rejoin(peer);
+    pair.a.send(3).expect("by another connection");
+    pair.carry();
+    pair.transfer();
+    pair.a.poll();
+    assert_eq!((pair.a.ended(), pair.a.failures()), (vec![(3, Ok(()))], 0));
+}
+
+#[test]
 fn peers_that_come_and_go_leave_no_connection_behind_and_no_report() {
     let mut pair = Pair::connected();
     let name = pair.a.port.peer_name(pair.a.peer).expect("the other side");
