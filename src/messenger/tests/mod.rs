@@ -19,7 +19,7 @@ use super::host::{
 use super::loopback;
 use super::matching::lengths::Lengths;
 use super::matching::{Envelope, Pattern};
-use super::path_taken::Reason;
+use super::path_taken::{Protocol, Reason};
 use super::rails::Rails;
 use super::receive;
 use super::receive::arrived::{Arrival, Arrived, Body};
@@ -58,6 +58,10 @@ struct SmallHost {
     registered: Vec<usize>,
     /// Whether memory can be registered.
     can_register: bool,
+    /// Further registrations of a send's memory, with other rails.
+    others: Vec<(usize, ())>,
+    /// Numbers of rails by which tools were told that messages go.
+    rails: Vec<usize>,
     /// Reads in flight: the receive, the rail, the key, and the part.
     reads: VecDeque<(usize, usize, u32, Part)>,
     /// The rail that refuses every read.
@@ -80,6 +84,9 @@ const FRAGMENT: usize = 8;
 
 /// Bytes of a message that is announced.
 const LONG: usize = 100;
+
+/// Number of every message, for tools.
+const NUMBER: u64 = 77;
 
 /// Tag of a send whose communicator has gone.
 const ABANDONED: i32 = 9;
@@ -110,6 +117,8 @@ impl SmallHost {
             refused: None,
             registered: Vec::new(),
             can_register: true,
+            others: Vec::new(),
+            rails: Vec::new(),
             reads: VecDeque::new(),
             is_down: None,
             kernel_copies: None,
@@ -274,7 +283,7 @@ impl Ports for SmallHost {
         }
         self.registered.push(route.rail());
         let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
-        Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
+        Ok(Exposed { address: 4096, key, registered: Some(()), others: self.others.clone(), ..Exposed::default() })
     }
     fn readable_by(&mut self, (): &(), _from: Route, keys: &[PortKey], _wanted: u64) -> Vec<(Route, u32)> {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
@@ -349,10 +358,13 @@ impl Tools for SmallHost {
         search: impl FnOnce(&mut Self) -> Option<usize>,
     ) -> Result<usize, u64> {
         self.told.push(('a', 0, Bytes::None));
-        search(self).ok_or(0)
+        search(self).ok_or(NUMBER)
     }
-    fn stored(&mut self, _of: ((), Envelope), _message: (u64, usize)) {
-        self.told.push(('i', 0, Bytes::None));
+    fn stored(&mut self, _of: ((), Envelope), (number, _): (u64, usize)) {
+        self.told.push(('i', number as usize, Bytes::None));
+    }
+    fn goes_by_route(&mut self, (): &(), _request: usize, _route: Route, _how: (Protocol, Reason), rails: usize) {
+        self.rails.push(rails);
     }
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
@@ -562,6 +574,8 @@ fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_s
         let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, room), None, None);
         let outcome = Outcome { source: 3, tag: 7, length: 100, is_truncated: true };
         assert_eq!(receiver.noted, [(0, outcome)]);
+        let begun = if room > 0 { Bytes::None } else { Bytes::All };
+        assert_eq!(receiver.told.first(), Some(&('B', 0, begun)));
         let mut read = Vec::new();
         while let Some((.., part)) = receiver.reads.front() {
             assert!(receiver.finished.is_empty());
@@ -648,6 +662,16 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     fragments::received(&mut host, number, &[1; 8]);
     assert!(matches!(host.cores[send].transfer, Transfer::Unanswered { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
+}
+
+#[test]
+fn tools_are_told_by_how_many_rails_an_announced_message_may_be_read() {
+    for others in 0..3 {
+        let mut host = SmallHost::new();
+        host.others = vec![(1, ()); others];
+        host.send(7, 1, LONG);
+        assert_eq!(host.rails, [1 + others]);
+    }
 }
 
 #[test]

@@ -11,8 +11,16 @@ fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
 
 /// Posts a receive for this pattern. Returns it, and whether it has got a message at once.
 fn post(host: &mut SmallHost, pattern: Pattern) -> (usize, bool) {
+    post_told(host, pattern, false)
+}
+
+fn post_told(host: &mut SmallHost, pattern: Pattern, is_told: bool) -> (usize, bool) {
     let receive = host.request(Role::Receive, vec![0; LONG]);
-    let posting = search::post(&(), host, receive, pattern);
+    let posting = if is_told {
+        search::post_told(&(), host, receive, pattern, ())
+    } else {
+        search::post(&(), host, receive, pattern)
+    };
     (receive, posting == Posting::Matched)
 }
 
@@ -46,14 +54,24 @@ fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_who
 
 #[test]
 fn a_message_that_no_receive_takes_is_stored_until_one_does() {
-    for (pattern, takes) in PATTERNS {
+    for ((pattern, takes), is_told) in PATTERNS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
         let mut host = SmallHost::new();
         host.handle(eager(7, 5));
         assert_eq!(host.messenger.flow.kept.bytes(), RECORD);
-        let (receive, has_matched) = post(&mut host, pattern);
+        let (receive, has_matched) = post_told(&mut host, pattern, is_told);
         assert_eq!((has_matched, host.queues.posted()), (takes, u32::from(!takes)), "{pattern:?}");
         assert_eq!(host.messenger.flow.kept.bytes(), if takes { 0 } else { RECORD });
         assert_eq!(host.cores[receive].data[0], if takes { 5 } else { 0 });
+    }
+}
+
+#[test]
+fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
+    let of = Match { context: CONTEXT, rank: 3, tag: 7 };
+    for message in [eager(7, 1), (Header::ReadyToSend(of, 1, Memory { key: 9, address: 0, length: 4 }), Vec::new())] {
+        let mut host = SmallHost::new();
+        host.handle(message);
+        assert_eq!(host.told, [('a', 0, Bytes::None), ('i', NUMBER as usize, Bytes::None)]);
     }
 }
 
@@ -103,6 +121,18 @@ fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_
         host.handle((Header::Synchronous(Match { context: CONTEXT, rank: 3, tag: 7 }, 1), Vec::new()));
         let asked = host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT));
         assert_eq!(asked, waits);
+    }
+}
+
+#[test]
+fn a_receive_asks_for_pending_messages_only_if_it_has_looked_through_others_in_vain() {
+    for (stored, asks) in [(1, false), (2, true)] {
+        let mut host = SmallHost::new();
+        (0..stored).for_each(|number| host.handle(eager(7, number)));
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        host.receive(7);
+        host.receive(8);
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
     }
 }
 
