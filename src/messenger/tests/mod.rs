@@ -18,7 +18,7 @@ use super::host::{
 };
 use super::loopback;
 use super::matching::lengths::Lengths;
-use super::matching::{Envelope, Pattern};
+use super::matching::{Envelope, Message, Pattern};
 use super::path_taken::{Protocol, Reason};
 use super::rails::Rails;
 use super::receive;
@@ -70,7 +70,8 @@ struct SmallHost {
     kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
-    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), continues (C), ends (E).
+    /// Events: a message arrived (a), was stored (i), was received after a probe (g); the transfer of a request begins
+    /// (B), continues (C), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
 
@@ -362,6 +363,12 @@ impl Tools for SmallHost {
     }
     fn stored(&mut self, _of: ((), Envelope), (number, _): (u64, usize)) {
         self.told.push(('i', number as usize, Bytes::None));
+    }
+    fn set_aside(&mut self, _of: ((), Envelope), (number, _): (u64, usize)) -> u64 {
+        number + 1
+    }
+    fn gets_aside(&mut self, (): &(), (): (), _receive: usize, message: &Message<Arrived>) {
+        self.told.push(('g', message.message.id as usize, Bytes::None));
     }
     fn goes_by_route(&mut self, (): &(), _request: usize, _route: Route, _how: (Protocol, Reason), rails: usize) {
         self.rails.push(rails);

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use crate::messenger::receive::probe;
 
 /// Returns an eager message from rank 3 with this tag and number.
 fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
@@ -134,6 +135,31 @@ fn a_receive_asks_for_pending_messages_only_if_it_has_looked_through_others_in_v
         host.receive(8);
         assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
     }
+}
+
+#[test]
+fn a_probe_asks_for_pending_messages_if_it_finds_none_or_takes_out_the_last() {
+    for (stored, tag, takes, asks) in
+        [(1, 8, false, true), (1, 7, false, false), (1, 7, true, true), (2, 7, true, false)]
+    {
+        let mut host = SmallHost::new();
+        (0..stored).for_each(|number| host.handle(eager(7, number)));
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        let found = probe::probe(&(), &mut host, (), (3, tag), takes);
+        assert_eq!(found.map(|found| found.message.is_some()), (tag == 7).then_some(takes));
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
+    }
+}
+
+#[test]
+fn a_message_that_a_probe_has_taken_out_has_the_number_that_tools_know_then() {
+    let mut host = SmallHost::new();
+    host.handle(eager(7, 6));
+    let found = probe::probe(&(), &mut host, (), (3, 7), true).and_then(|found| found.message);
+    let receive = host.request(Role::Receive, vec![0; LONG]);
+    host.told.clear();
+    probe::receive(&(), &mut host, receive, found.expect("it was stored"));
+    assert_eq!((host.told[0], host.cores[receive].data[0]), (('g', 1 + NUMBER as usize, Bytes::None), 6));
 }
 
 #[test]
