@@ -73,9 +73,7 @@ pub trait Carriers: Send {
     fn ud_qpn(&self) -> u32;
 
     /// Whether peers can connect to this process by TCP.
-    fn has_tcp(&self) -> bool {
-        false
-    }
+    fn has_tcp(&self) -> bool;
 
     /// The error of the last datagram, or the reason why the port can send none any more.
     fn error(&self) -> Option<&io::Error> {

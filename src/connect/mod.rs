@@ -149,4 +149,12 @@ mod tests {
         assert_eq!(paths(&bare, &full, true, "auto"), Paths { ud: false, tcp: true });
         assert_eq!(paths(&full, &bare, true, "auto"), Paths { ud: false, tcp: false });
     }
+
+    #[test]
+    fn random_numbers_are_those_of_splitmix64() {
+        let mut random = Random::new(0);
+        let published = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!([(); 3].map(|()| random.number()), published);
+        assert_eq!((random.below(0), random.below(1)), (0, 0));
+    }
 }

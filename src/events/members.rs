@@ -67,9 +67,11 @@ fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
     runs
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::events::tests::listening_to;
+    use crate::events::{Options, Payload as _, Value};
 
     /// Returns runs as the events report them: first, count, process, stride, job.
     fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
@@ -96,6 +98,20 @@ mod tests {
         assert_eq!(told(&of_job(7, (1..10).step_by(2))), [(0, 5, 1, 2, 7)]);
         assert_eq!(told(&of_job(7, [5])), [(0, 1, 5, 0, 7)]);
         assert_eq!(told(&[]), []);
+    }
+
+    #[test]
+    fn each_run_of_members_is_an_event_that_names_the_communicator_and_the_run() {
+        let (_alone, seen, _registration) =
+            listening_to(CommunicatorCreated::TYPE, Safety::ThreadSafe, Options::default());
+        let members = [5, 7, 9, 2].map(|rank| PeerName { job: 3, rank });
+        created(Safety::ThreadSafe, (40, 1, 8), true, members.into_iter());
+        let values = seen.lock().iter().flat_map(|one| (0..10).filter_map(|at| one.value(at))).collect::<Vec<_>>();
+        let event = |first, count, process, stride| {
+            let of = [40, 1, 4, 1, first, count, process, 3].map(Value::U32);
+            [&of[..2], &[Value::I32(8)], &of[2..7], &[Value::I32(stride)], &of[7..]].concat()
+        };
+        assert_eq!(values, [event(0, 3, 5, 2), event(3, 1, 2, 0)].concat());
     }
 
     #[test]

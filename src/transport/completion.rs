@@ -328,6 +328,20 @@ mod tests {
     }
 
     #[test]
+    fn a_completion_beyond_a_full_batch_keeps_the_stamp_of_its_poll() {
+        let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
+        (0..Batch::CAPACITY as u32).for_each(|peer| undelivered.deliver(&mut batch, failed(peer)));
+        let mut mark = undelivered.mark(&batch);
+        for raw in [77, 78] {
+            undelivered.deliver(&mut batch, failed(99));
+            undelivered.stamp_after(&mut mark, &mut batch, raw);
+        }
+        batch.clear();
+        undelivered.drain(&mut batch);
+        assert_eq!(stamps(&batch), [Some(77), Some(78)]);
+    }
+
+    #[test]
     fn completions_beyond_a_full_batch_come_with_the_next_in_order() {
         let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
         for peer in 0..Batch::CAPACITY as u32 + 2 {

@@ -119,10 +119,6 @@ impl<S: SendSlots> Tx<S> {
         self.credits
     }
 
-    pub(super) fn bounce_bytes(&self) -> u64 {
-        self.bounce.bytes()
-    }
-
     /// Hot.
     #[inline]
     pub(super) fn max_inline(&self) -> usize {
@@ -292,7 +288,6 @@ impl<S: SendSlots> Tx<S> {
         let (last, posted) = (queue.next().wrapping_sub(1), queue.in_flight() + u32::from(is_marked));
         let (mut tokens, mut bounced) = queue.destroy();
         self.credits += posted;
-        self.is_freed |= posted > 0;
         self.bounce.take_back(&mut bounced, last);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
             let outcome = Err(Failed { status: Status::FLUSHED, posted: true });

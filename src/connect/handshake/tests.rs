@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::connect::Random;
+use crate::connect::hello::Declined;
 use crate::connect::hello::tests::KEY;
 use crate::peer::PeerName;
 use crate::select::address::PortAddress;
@@ -329,6 +330,25 @@ fn a_confirmed_hello_gets_no_answer_and_each_copy_of_an_unconfirmed_one_gets_one
     assert_eq!(step, Step { send: Some(Via::Tcp), ..Step::default() });
     let confirmed = Hello { confirmed: true, ..heard };
     assert_eq!(handshake.on_hello(&node.me, &confirmed, Carrier::Ud, MS), Step::default());
+}
+
+#[test]
+fn a_port_that_is_asked_again_is_asked_by_tcp_too_from_the_first_hello_on() {
+    let (_, mut handshake) = asking(0, 0);
+    for (sent, via) in [((0, 0), Via::Ud), ((1, 0), Via::Both)] {
+        handshake.ask_port((0xb0, 0, BOTH), None, sent, MS);
+        assert_eq!(handshake.on_timer(Reach::Unused, MS).send, Some(via));
+    }
+}
+
+#[test]
+fn a_refusal_names_the_port_and_the_request_that_it_refuses() {
+    let (node, handshake, mut theirs) = one_heard();
+    (theirs.source.address.instance, theirs.source.port) = (0xdead, 3);
+    let Hello { destination_instance, destination_port, heard_qpn, heard_epoch, .. } =
+        handshake.declining(&node.me, &theirs, Declined::Taken);
+    assert_eq!((destination_instance, destination_port), (0xdead, 3));
+    assert_eq!((heard_qpn, heard_epoch), (theirs.qp.qpn, theirs.qp.epoch));
 }
 
 #[test]

@@ -163,6 +163,7 @@ fn a_hello_sent_after_close_arrives_and_the_connection_still_ends() {
 fn tcp_reaches_a_computing_peer_although_it_is_silent() {
     let (mut a, b) = (Side::new(1), Side::new(2));
     a.send(&b.address, 1);
+    assert_eq!(a.carrier.reach(&b.address), Reach::Trying);
     until("the kernel of the peer", &mut [&mut a], |sides| sides[0].carrier.reach(&b.address) == Reach::Open);
     assert!(b.got.is_empty());
 }
@@ -282,6 +283,14 @@ fn unanswering() -> (SocketAddr, Socket, TcpStream) {
     let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("its address");
     let first = TcpStream::connect(address).expect("the queue takes one connection");
     (address, listener, first)
+}
+
+#[test]
+fn hellos_go_by_an_open_connection_and_rather_by_one_that_this_side_has_made() {
+    let (a, b) = connected();
+    let (address, _listener, _first) = unanswering();
+    let begun = Link::connect(5, vec![address], Instant::now()).expect("it begins");
+    assert_eq!([&begun, &b.carrier.links[0], &a.carrier.links[0]].map(Link::rank), [0, 1, 2]);
 }
 
 #[test]

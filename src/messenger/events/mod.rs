@@ -103,7 +103,7 @@ impl Watched {
     }
 
     /// Returns the number of the message of a receive; 0: it is not known.
-    fn message(&self) -> u64 {
+    pub(super) fn message(&self) -> u64 {
         if self.message.0 == self.id { self.message.1 } else { 0 }
     }
 }

@@ -153,6 +153,60 @@ impl<T: Copy> SendBuffers<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::PeerName;
+    use crate::select::address::PortEntry;
+    use crate::select::address::tests::ethernet;
+    use crate::select::key::Key;
+    use crate::transport::adapter::simulated::{self, Script, Sizes};
+    use crate::transport::{Atomics, Directory, Setup};
+    use crate::tunables::Tunables;
+
+    /// A job of one process.
+    struct Alone;
+
+    impl Directory for Alone {
+        fn entry(&self, _peer: PeerName, _port: u8) -> Option<PortEntry> {
+            None
+        }
+        fn host(&self, _peer: PeerName) -> String {
+            String::new()
+        }
+    }
+
+    fn port() -> Port<simulated::Adapter> {
+        let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: 16, bounces: 64, depth: 8 };
+        let entry = PortEntry { address: ethernet(), key: Key::from_bytes([1; Key::SIZE]) };
+        let setup = Setup {
+            index: 0,
+            me: PeerName { job: 1, rank: 0 },
+            processes: 1,
+            ports: 1,
+            receive_size: sizes.receive,
+            bounce_size: sizes.bounce,
+            directory: Box::new(Alone),
+        };
+        let device = Script::default().device(sizes, Atomics::None, entry);
+        Port::of_stand_in(device, &Tunables::default(), setup).expect("the script refuses nothing")
+    }
+
+    #[test]
+    fn each_size_has_as_many_buffers_as_are_taken_at_a_time_up_to_its_limit() {
+        const MOST: u32 = GROW_BY + 8;
+        let (mut port, mut buffers) = (port(), SendBuffers::<char>::new(64, 256, MOST));
+        let has_large = |buffers: &SendBuffers<char>| [buffers.has_large(), buffers.has_free_large()];
+        assert!(buffers.take(&mut port, 65).is_none(), "the message is too long");
+        let taken: Vec<BufferId> = std::iter::from_fn(|| Some(buffers.take(&mut port, 64)?.0)).collect();
+        assert_eq!((taken.len(), buffers.in_use(), has_large(&buffers)), (MOST as usize, MOST as usize, [false; 2]));
+        let large: Vec<BufferId> = std::iter::from_fn(|| Some(buffers.take_large(&mut port)?.0)).collect();
+        assert_eq!(
+            (large.len(), buffers.in_use(), has_large(&buffers)),
+            (MOST as usize, 2 * MOST as usize, [true, false])
+        );
+        // A buffer that comes back is used again before another is made.
+        buffers.give_back(large[3]);
+        assert_eq!(has_large(&buffers), [true; 2]);
+        assert_eq!(buffers.take_large(&mut port).map(|(buffer, _)| buffer), Some(large[3]));
+    }
 
     fn buffers() -> SendBuffers<char> {
         let mut buffers = SendBuffers::new(64, 256, 4);

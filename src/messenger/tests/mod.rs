@@ -59,6 +59,10 @@ struct SmallHost {
     registered: Vec<usize>,
     /// Whether memory can be registered.
     can_register: bool,
+    /// Further registrations of a send's memory, with other rails.
+    others: Vec<(usize, ())>,
+    /// Numbers of rails by which tools were told that messages go.
+    rails: Vec<u32>,
     /// Reads in flight: the receive, the rail, the key, and the part.
     reads: VecDeque<(usize, usize, u32, Part)>,
     /// The rail that refuses every read.
@@ -67,9 +71,13 @@ struct SmallHost {
     kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
-    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), continues (C), ends (E),
-    /// with the offset and the number of bytes.
+    /// Events: a message arrived (a), was stored (i), was taken out of its queue (r); the transfer of a request begins
+    /// (B), continues (C), ends (E), with the offset and the number of bytes.
     told: Vec<(char, usize, (u64, u64))>,
+    /// Whether tools are told, and of paths, too.
+    hears: Option<bool>,
+    /// Number of the next request or message, for tools.
+    next_number: u64,
 }
 
 const EAGER_LIMIT: usize = 64;
@@ -82,6 +90,9 @@ const FRAGMENT: usize = 8;
 
 /// Bytes of a message that is announced.
 const LONG: usize = 100;
+
+/// First number of a request or message, for tools.
+const NUMBER: u64 = 77;
 
 /// Tag of a send whose communicator has gone.
 const ABANDONED: i32 = 9;
@@ -112,11 +123,15 @@ impl SmallHost {
             refused: None,
             registered: Vec::new(),
             can_register: true,
+            others: Vec::new(),
+            rails: Vec::new(),
             reads: VecDeque::new(),
             is_down: None,
             kernel_copies: None,
             room,
             told: Vec::new(),
+            hears: Some(false),
+            next_number: NUMBER,
         }
     }
 
@@ -195,7 +210,8 @@ impl Process for () {
         0
     }
     fn rail(&self, _rail: usize) -> Option<&Rail> {
-        None
+        const RAIL: Rail = Rail { port: 0, mbps: 0, max_inline: 0, copy_size: 0, receive_size: 0, read_limit: READ };
+        Some(&RAIL)
     }
     fn eager_limit(&self, _route: Route) -> usize {
         EAGER_LIMIT
@@ -269,7 +285,7 @@ impl Ports for SmallHost {
         }
         self.registered.push(route.rail());
         let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
-        Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
+        Ok(Exposed { address: 4096, key, registered: Some(()), others: self.others.clone(), ..Exposed::default() })
     }
     fn readable_by(&mut self, (): &(), _from: Route, keys: &[PortKey], _wanted: u64) -> Vec<(Route, u32)> {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
@@ -329,26 +345,28 @@ impl Communicators for SmallHost {
 }
 
 impl Tools for SmallHost {
-    type Listeners = ();
+    /// Whether they hear of paths.
+    type Listeners = bool;
     type Spec = ();
 
-    fn listeners(&mut self, (): ()) -> Option<()> {
-        Some(())
+    fn listeners(&mut self, (): ()) -> Option<bool> {
+        self.hears
     }
-    fn listeners_of(&mut self, _request: usize) -> Option<()> {
-        Some(())
+    fn listeners_of(&mut self, _request: usize) -> Option<bool> {
+        self.hears
     }
-    fn hear((): (), event: Event) -> bool {
-        event != Event::Protocol
+    fn hear(hears_paths: bool, event: Event) -> bool {
+        hears_paths || event != Event::Protocol
     }
-    fn numbers(&mut self, _count: u64) -> u64 {
-        1
+    fn numbers(&mut self, count: u64) -> u64 {
+        self.next_number += 2 * count;
+        self.next_number - 2 * count
     }
     fn spec(&mut self, (): (), _wanted: (i32, i32), _length: usize) {}
     fn of_spec((): &()) -> ((i32, i32), usize) {
         ((0, 0), 0)
     }
-    fn tell(&mut self, (): (), event: Event, _id: u64, request: usize) {
+    fn tell(&mut self, _: bool, event: Event, _id: u64, request: usize) {
         let step = match event {
             Event::XferBegin => 'B',
             Event::XferContinue => 'C',
@@ -357,14 +375,18 @@ impl Tools for SmallHost {
         };
         self.told.push((step, request, (0, 0)));
     }
-    fn tell_of_message(&mut self, (): (), event: Event, _id: u64, (): &mut ()) {
-        match event {
-            Event::Arrived => self.told.push(('a', 0, (0, 0))),
-            Event::InsertUnexpected => self.told.push(('i', 0, (0, 0))),
-            _ => {}
-        }
+    fn tell_of_message(&mut self, _: bool, event: Event, id: u64, (): &mut ()) {
+        let step = match event {
+            Event::Arrived => 'a',
+            Event::InsertUnexpected => 'i',
+            Event::RemoveUnexpected => 'r',
+            _ => return,
+        };
+        self.told.push((step, id as usize, (0, 0)));
     }
-    fn tell_path(&mut self, (): (), _request: usize, _message: (u64, usize), _path: PathTaken) {}
+    fn tell_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
+        self.rails.push(path.rails);
+    }
     fn rank_in_job(&mut self, (): (), rank: i32) -> u32 {
         rank as u32
     }
@@ -579,6 +601,7 @@ fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_s
         let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, room), None, None);
         let outcome = Outcome { source: 3, tag: 7, length: 100, is_truncated: true };
         assert_eq!(receiver.noted, [(0, outcome)]);
+        assert_eq!(receiver.told.iter().find(|told| told.0 == 'B'), Some(&('B', 0, (0, 0))));
         let mut read = Vec::new();
         while let Some((.., part)) = receiver.reads.front() {
             assert!(receiver.finished.is_empty());
@@ -665,6 +688,17 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     fragments::received(&mut host, number, &[1; 8]);
     assert!(matches!(host.cores[send].transfer, Transfer::Unanswered { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
+}
+
+#[test]
+fn tools_are_told_by_how_many_rails_an_announced_message_may_be_read() {
+    for others in 0..3 {
+        let mut host = SmallHost::new();
+        host.hears = Some(true);
+        host.others = vec![(1, ()); others];
+        host.send(7, 1, LONG);
+        assert_eq!(host.rails, [1 + others as u32]);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use crate::messenger::receive::probe;
 
 /// Returns an eager message from rank 3 with this tag and number.
 fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
@@ -11,8 +12,16 @@ fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
 
 /// Posts a receive for this pattern. Returns it, and whether it has got a message at once.
 fn post(host: &mut SmallHost, pattern: Pattern) -> (usize, bool) {
+    post_told(host, pattern, false)
+}
+
+fn post_told(host: &mut SmallHost, pattern: Pattern, is_told: bool) -> (usize, bool) {
     let receive = host.request(Role::Receive, vec![0; LONG]);
-    let posting = search::post(&(), host, receive, pattern);
+    let posting = if is_told {
+        search::post_told(&(), host, receive, pattern, false)
+    } else {
+        search::post(&(), host, receive, pattern)
+    };
     (receive, posting == Posting::Matched)
 }
 
@@ -46,14 +55,24 @@ fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_who
 
 #[test]
 fn a_message_that_no_receive_takes_is_stored_until_one_does() {
-    for (pattern, takes) in PATTERNS {
+    for ((pattern, takes), is_told) in PATTERNS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
         let mut host = SmallHost::new();
         host.handle(eager(7, 5));
         assert_eq!(host.messenger.flow.kept.bytes(), RECORD);
-        let (receive, has_matched) = post(&mut host, pattern);
+        let (receive, has_matched) = post_told(&mut host, pattern, is_told);
         assert_eq!((has_matched, host.queues.posted()), (takes, u32::from(!takes)), "{pattern:?}");
         assert_eq!(host.messenger.flow.kept.bytes(), if takes { 0 } else { RECORD });
         assert_eq!(host.cores[receive].data[0], if takes { 5 } else { 0 });
+    }
+}
+
+#[test]
+fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
+    let of = Match { context: CONTEXT, rank: 3, tag: 7 };
+    for message in [eager(7, 1), (Header::ReadyToSend(of, 1, Memory { key: 9, address: 0, length: 4 }), Vec::new())] {
+        let mut host = SmallHost::new();
+        host.handle(message);
+        assert_eq!(host.told, ['a', 'i'].map(|step| (step, NUMBER as usize, (0, 0))));
     }
 }
 
@@ -107,6 +126,48 @@ fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_
 }
 
 #[test]
+fn a_receive_asks_for_pending_messages_only_if_it_has_looked_through_others_in_vain() {
+    for (stored, asks) in [(1, false), (2, true)] {
+        let mut host = SmallHost::new();
+        (0..stored).for_each(|number| host.handle(eager(7, number)));
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        host.receive(7);
+        host.receive(8);
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
+    }
+}
+
+#[test]
+fn a_probe_asks_for_pending_messages_if_it_finds_none_or_takes_out_the_last() {
+    for (stored, tag, takes, asks) in
+        [(1, 8, false, true), (1, 7, false, false), (1, 7, true, true), (2, 7, true, false)]
+    {
+        let mut host = SmallHost::new();
+        (0..stored).for_each(|number| host.handle(eager(7, number)));
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        let found = probe::probe(&(), &mut host, (), (3, tag), takes);
+        assert_eq!(found.map(|found| found.message.is_some()), (tag == 7).then_some(takes));
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
+    }
+}
+
+#[test]
+fn a_message_that_a_probe_has_taken_out_has_the_number_that_tools_know_then() {
+    for hears in [None, Some(false)] {
+        let mut host = SmallHost::new();
+        host.hears = hears;
+        host.handle(eager(7, 6));
+        host.hears = Some(false);
+        let found = probe::probe(&(), &mut host, (), (3, 7), true).and_then(|found| found.message);
+        let (step, number, _) = *host.told.last().expect("the probe has told");
+        let receive = host.request(Role::Receive, vec![0; LONG]);
+        probe::receive(&(), &mut host, receive, found.expect("it was stored"));
+        assert_eq!((step, host.cores[receive].watched.message()), ('r', number as u64));
+        assert!(number as u64 >= NUMBER && host.cores[receive].data[0] == 6);
+    }
+}
+
+#[test]
 fn a_sender_goes_on_when_a_receive_takes_the_message_that_held_it_back() {
     let mut host = SmallHost::new();
     (0..3).for_each(|number| host.handle(eager(7, number)));
@@ -143,7 +204,7 @@ fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_to
         if let Some(deferred) = deferred {
             search::deliver(&(), &mut host, &deferred);
         }
-        let told = [('a', 0, (0, 0)), ('B', 0, (0, 4)), ('E', 0, (4, 0))];
+        let told = [('a', NUMBER as usize, (0, 0)), ('B', 0, (0, 4)), ('E', 0, (4, 0))];
         assert_eq!((host.got(), &*host.told), (vec![(7, 6)], if is_told { &told[..] } else { &[] }));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The handshakes of a port that are in progress: peers, carriers and due times, and this side's own data. Owned by the
-//! port, driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
+//! port, driven by `port/connect.rs`. Setup grade; the port's thread. Tests: below, and
+//! `port/tests.rs`.
 
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;
@@ -215,5 +216,51 @@ impl<C: Carriers> Handshakes<C> {
 
     pub(crate) fn carrier_error(&self) -> Option<&io::Error> {
         self.carriers.error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::PeerName;
+    use crate::select::address::tests::ethernet;
+
+    /// Carriers that note the ports whose handshakes are over.
+    #[derive(Default)]
+    struct Settled(Vec<u64>);
+
+    impl Carriers for Settled {
+        fn send(&mut self, _: &PortAddress, _: &Path, _: Via, _: &[u8; Hello::SIZE]) {}
+        fn receive(&mut self, _: Look<'_>, _: &Counters) -> Arrivals {
+            Arrivals::default()
+        }
+        fn settle(&mut self, peer: &PortAddress) {
+            self.0.push(peer.instance);
+        }
+        fn ud_qpn(&self) -> u32 {
+            0
+        }
+        fn has_tcp(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_handshake_settles_all_ports_that_it_has_asked_and_leaves_other_peers_alone() {
+        let address = |instance| PortAddress { instance, ..ethernet() };
+        let identity = Identity { name: PeerName { job: 1, rank: 0 }, port: 0, address: address(1) };
+        let ourselves = Ourselves { identity, key: Key::from_bytes([1; Key::SIZE]), rd_atomic: (1, 1) };
+        let mut handshakes = Handshakes::new(Settled::default(), ourselves);
+        let peers = [0, 1].map(EndpointId::from_index);
+        for (peer, instance) in peers.into_iter().zip([10, 20]) {
+            handshakes.activate(peer, address(instance));
+            handshakes.put_search(peer, Search::new(&[0, 1], 0).expect("a choice"));
+            handshakes.ask_port(peer, address(instance + 1));
+        }
+        for (over, settled, searches) in [(0, &[11, 10][..], [false, true]), (1, &[11, 10, 21, 20], [false; 2])] {
+            handshakes.settle(peers[over]);
+            assert_eq!(handshakes.carriers.0, settled);
+            assert_eq!(peers.map(|peer| handshakes.search(peer).is_some()), searches);
+        }
     }
 }

@@ -70,4 +70,11 @@ mod tests {
         let due = [1, 2, 3, 4, 5].map(|second| probes.are_due(Duration::from_secs(second)));
         assert_eq!(due, [false, true, false, true, false]);
     }
+
+    #[test]
+    fn a_parted_peer_is_probed_after_one_second_and_after_pauses_that_double_up_to_a_minute() {
+        let mut parted = Parted::new(EndpointId::from_index(0), Duration::ZERO);
+        let due: Vec<u64> = (0..256).filter(|second| parted.is_due(Duration::from_secs(*second))).collect();
+        assert_eq!(due, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
+    }
 }

@@ -190,6 +190,7 @@ impl Port<Verbs> {
         let bounce = adapter
             .send_slots(setup.bounce_size, bounce::COUNT)
             .map_err(|error| failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error))?;
+        add(&counters.send_memory, bounce.bytes() as u64);
         let probe = adapter
             .queue_pair(&cq, rx.queue())
             .map_err(|error| {
@@ -293,7 +294,6 @@ pub(super) struct Parts<A: Adapter> {
 impl<A: Adapter> Port<A> {
     pub(super) fn of(parts: Parts<A>, tunables: &Tunables) -> Self {
         let Parts { handshakes, cq, rx, tx, adapter, .. } = parts;
-        add(&parts.counters.send_memory, tx.bounce_bytes());
         Port {
             connections: Connections::new(),
             closing: Closing::new(),

@@ -19,7 +19,7 @@ use crate::transport::adapter::simulated::send_id;
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::failure::Cause;
 use crate::transport::work_request::WrId;
-use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
+use ibex_ffi::verbs::{AsyncEvent, RemoteSpan, Status, WorkCompletion, async_event};
 use pair::{CAPACITY, DEPTH, Pair, SLOTS, Side};
 
 const FLUSHED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: true });
@@ -261,8 +261,8 @@ fn the_flight_recorder_gets_the_state_of_a_peers_connection() {
     (0..3).for_each(|_| pair.a.send(2).expect("connected"));
     let ready = shown(&pair);
     assert_eq!((ready.state, ready.waiting, ready.posted), (PeerState::Ready, 0, before + 3));
-    assert!(ready.in_flight >= 3 && ready.queue_pairs.0 != 0 && ready.queue_pairs.1 != 0 && ready.timeout != 0);
-    pair.a.port.show_peers();
+    let numbers = [&pair.a, &pair.b].map(|side| side.port.queue_pair(side.peer).expect("connected"));
+    assert!(ready.in_flight >= 3 && ready.queue_pairs == numbers.into() && ready.timeout != 0);
     pair.a.port.fail(pair.a.peer, Cause::Port("the test".to_owned()));
     assert_eq!(shown(&pair).state, PeerState::Failed);
 }
@@ -279,6 +279,93 @@ fn a_device_that_dies_fails_every_connection_after_so_many_polls_or_so_much_time
         let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
         assert!(failure.contains("IBV_EVENT_DEVICE_FATAL"), "{failure}");
     }
+}
+
+#[test]
+fn a_port_asks_its_device_for_events_only_after_some_time() {
+    let mut pair = Pair::connected();
+    let mut polls = || {
+        pair.a.script.state().async_events.push_back(AsyncEvent { kind: async_event::LID_CHANGE, port: 2 });
+        (0..=ASYNC_INTERVAL)
+            .take_while(|_| {
+                pair.a.poll();
+                !pair.a.script.state().async_events.is_empty()
+            })
+            .count()
+    };
+    polls();
+    // The clock is read once in so many polls, and goes on by a millisecond then.
+    assert!(polls() > 2 * CLOCK_INTERVAL as usize);
+}
+
+#[test]
+fn the_flight_recorder_gets_some_peers_at_a_time_in_turn() {
+    let mut pair = Pair::apart();
+    for rank in 2..100 {
+        pair.a.port.peer(PeerName { job: 1, rank }, 0);
+    }
+    for next in [64, 29, 93] {
+        pair.a.port.show_peers();
+        assert_eq!(pair.a.port.next_shown, next, "of 99");
+    }
+}
+
+#[test]
+fn reclaim_asks_for_a_completion_where_the_last_requests_have_asked_for_none() {
+    let mut pair = Pair::connected();
+    let mut posted_after = |posts: bool| {
+        if posts {
+            pair.a.post();
+        }
+        pair.a.port.reclaim(&mut |_| false);
+        pair.a.script.posted(0).len()
+    };
+    assert_eq!([false, true, false].map(&mut posted_after), [0, 2, 2]);
+}
+
+#[test]
+fn a_port_tries_a_refused_request_again_only_when_there_may_be_room() {
+    let mut pair = Pair::connected();
+    pair.a.port.look_pause = 10 * EMPTY_POLL;
+    (0..20).for_each(|_| pair.a.poll());
+    pair.a.send(2).expect("it goes");
+    pair.a.script.state().answers = [Some(libc::ENOMEM); 9].into();
+    pair.a.send(3).expect("it may wait");
+    (0..5).for_each(|_| pair.a.poll());
+    assert_eq!(pair.a.script.state().answers.len(), 8);
+    assert!(pair.a.script.complete(0, Status::SUCCESS));
+    pair.a.poll();
+    assert_eq!(pair.a.script.state().answers.len(), 7);
+}
+
+#[test]
+fn a_port_puts_as_many_bytes_inline_as_the_adapter_takes_and_refuses_more() {
+    let mut pair = Pair::connected();
+    let remote = RemoteSpan { addr: 4096, rkey: 7 };
+    for (length, put) in [(64, Ok(())), (65, Err(Refused))] {
+        let bytes = vec![0; length];
+        assert_eq!(pair.a.port.put_inline(pair.a.peer, bytes.as_slice().into(), remote, Token(2)), put);
+        assert_eq!(pair.a.script.posted(0).len(), 1);
+    }
+}
+
+#[test]
+fn a_port_probes_a_peer_that_has_had_no_request_for_so_long_unless_an_answer_is_due() {
+    let mut pair = Pair::connected();
+    pair.a.port.probes = Probes::new(Duration::from_secs(1));
+    let mut second = 0;
+    let mut posted_by_probe = |pair: &mut Pair| {
+        second += 1;
+        let before = pair.a.script.posted(0).len();
+        pair.a.port.probe(Duration::from_secs(second));
+        pair.a.script.posted(0).len() - before
+    };
+    assert_eq!([(); 3].map(|()| posted_by_probe(&mut pair)), [0, 1, 0], "its answer is due");
+    pair.a.script.complete(0, Status::SUCCESS);
+    pair.a.poll();
+    // A message that asks for no completion shows nothing.
+    pair.a.post();
+    assert_eq!([(); 3].map(|()| posted_by_probe(&mut pair)), [0, 1, 0]);
 }
 
 #[test]

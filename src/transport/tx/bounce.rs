@@ -26,10 +26,6 @@ impl<S: SendSlots> Bounce<S> {
         Bounce { slots, free }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.slots.bytes()
-    }
-
     /// Copies `bytes`, at most the size of a buffer, into a free buffer. Returns its slot, to be posted or given back,
     /// and the bytes there; `None` if there is none.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> Option<(u32, LocalSpan)> {

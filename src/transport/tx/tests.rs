@@ -72,8 +72,10 @@ fn tx_posts_a_request_only_while_its_completion_has_room_in_the_completion_queue
     let mut world = World::new(3, 8);
     assert!((1..=3).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
     assert_eq!(world.post(4, Signal::Always), Attempt::Wait, "no credit is left");
+    assert!(!world.tx.has_room(&world.queue));
     world.retire(1);
     assert_eq!(world.tokens(), [(1, true), (2, true)]);
+    assert!(world.tx.has_room(&world.queue));
     assert!((5..=6).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
     assert_eq!(world.post(7, Signal::Always), Attempt::Wait);
 }

@@ -168,7 +168,33 @@ fn a_port_knows_the_sender_of_a_message_although_its_queue_pair_was_replaced() {
     let after = number(&pair.b);
     assert_ne!(before, after, "it was replaced");
     assert_eq!([before, after].map(|number| pair.b.port.sender(immediate, number)), [Some(pair.b.peer); 2]);
+    assert!(!pair.b.port.closing.has(EndpointId::from_index(9), before), "it was never another's");
     pair.b.script.flush();
     (0..8).for_each(|_| pair.b.poll());
     assert_eq!(pair.b.port.sender(immediate, before), None, "it is destroyed");
+}
+
+#[test]
+fn a_port_posts_what_waits_for_a_peer_before_it_gives_the_peer_up() {
+    let mut pair = Pair::connected();
+    let tokens = 2..u64::from(DEPTH) + 5;
+    tokens.clone().for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert!((0..3).all(|_| pair.a.script.complete(0, Status::SUCCESS)));
+    pair.a.port.forget(pair.a.peer);
+    pair.a.script.flush();
+    (0..4).for_each(|_| pair.a.poll());
+    let expected = tokens.map(|token| (token, if token < 5 { Ok(()) } else { FLUSHED })).collect::<Vec<_>>();
+    assert_eq!(pair.a.ended(), expected);
+}
+
+#[test]
+fn a_request_delivered_before_the_port_ends_does_not_fail() {
+    let mut pair = Pair::connected();
+    (2..5).for_each(|token| pair.a.send(token).expect("it goes"));
+    pair.a.port.forget(pair.a.peer);
+    assert!((0..2).all(|_| pair.a.script.complete(0, Status::SUCCESS)));
+    pair.a.poll();
+    pair.a.port.close();
+    pair.a.poll();
+    assert_eq!(pair.a.ended(), [(2, Ok(())), (3, Ok(())), (4, FLUSHED)]);
 }

@@ -2,6 +2,8 @@
 //! Two processes with several ports each in fabrics of one prefix, over simulated adapters: which ports find each
 //! other. A datagram arrives only within a fabric; TCP, if there is any, everywhere. The seed determines every run.
 
+mod steps;
+
 use super::*;
 use crate::connect::Random;
 use crate::connect::hello::Hello;
@@ -30,7 +32,7 @@ enum Standing {
 }
 
 impl Fabrics {
-    /// Two processes whose ports are in these fabrics.
+    /// Two processes whose ports are in these fabrics. Only that of `z` has a prefix of its own.
     fn new(fabrics: [&str; 2], has_tcp: bool, seed: u64) -> Self {
         let tunables = Tunables { connect_timeout: 20, ..Tunables::default() };
         let published = Published::default();
@@ -39,7 +41,8 @@ impl Fabrics {
             for (port, fabric) in ports.chars().enumerate() {
                 let instance = 1 + 16 * rank as u64 + port as u64;
                 let tcp_port = if has_tcp { 99 } else { 0 };
-                let address = PortAddress { tcp_port, instance, ..infiniband(0xfe80 << 48) };
+                let address =
+                    PortAddress { tcp_port, instance, ..infiniband(if fabric == 'z' { 1 } else { 0xfe80 << 48 }) };
                 let place = (rank as u32, port as u8);
                 sides.push((Side::of(place, address, &published, &tunables, Atomics::Adapter), fabric));
             }

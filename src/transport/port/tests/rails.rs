@@ -39,7 +39,7 @@ fn a_requested_port_connects_and_stays_ready_until_it_loses_its_link_or_its_conn
     assert_eq!((state(&pair.a), pair.a.port.partner(pair.a.peer)), (QpState::ReadyToSend, Some(0)));
     for (kind, is_ready) in [(async_event::PORT_ERR, false), (async_event::PORT_ACTIVE, true)] {
         pair.a.set_link(kind);
-        assert_eq!(pair.a.port.is_ready(pair.a.peer), is_ready);
+        assert_eq!((pair.a.port.is_ready(pair.a.peer), pair.a.port.is_down()), (is_ready, !is_ready));
     }
     pair.a.fail_first();
     assert!(!pair.a.port.is_ready(pair.a.peer));
@@ -66,6 +66,48 @@ fn a_port_repeats_that_its_link_is_back_while_peers_are_diverted() {
     pair.a.seen.clear();
     pair.a.set_link(async_event::LID_CHANGE);
     assert!(pair.a.seen.is_empty(), "{:?}", pair.a.seen);
+}
+
+#[test]
+fn messages_that_wait_for_a_connection_and_may_move_come_back_when_peers_are_diverted() {
+    let mut pair = Pair::apart();
+    pair.a.send(1).expect("it may wait");
+    pair.a.send_other(2);
+    pair.a.port.divert_all(|tag| tag == KEPT);
+    pair.a.poll();
+    assert_eq!(pair.a.ended(), [(1, UNPOSTED)]);
+    let mut pair = Pair::connected();
+    (2..=u64::from(DEPTH) + 2).for_each(|token| pair.a.send(token).expect("it may wait"));
+    pair.a.port.divert_all(|_| true);
+    pair.a.poll();
+    assert!(pair.a.ended().is_empty(), "the connection is made");
+}
+
+#[test]
+fn a_port_reaches_a_peer_unless_it_has_no_link_or_the_peer_is_diverted_and_knows_what_is_under_way() {
+    let name = PeerName { job: 1, rank: 1 };
+    // Whether the port reaches the peer, whether the peer is diverted, and whether anything is under way.
+    let standing = |pair: &Pair| {
+        let (port, peer) = (&pair.a.port, pair.a.peer);
+        (port.reaches(name) == Some(peer), port.is_diverted(peer), port.is_busy_with(name))
+    };
+    let mut pair = Pair::apart();
+    assert_eq!(standing(&pair), (true, false, false));
+    pair.a.send(1).expect("it may wait");
+    assert_eq!(standing(&pair), (true, false, true), "it waits");
+    let mut pair = Pair::connected();
+    assert_eq!(standing(&pair), (true, false, false));
+    pair.a.send(2).expect("it goes");
+    assert_eq!(standing(&pair), (true, false, true), "it is not acknowledged");
+    pair.a.script.complete(0, Status::SUCCESS);
+    pair.a.poll();
+    pair.a.port.divert_all(|_| true);
+    assert_eq!(standing(&pair), (false, true, false));
+    pair.a.port.undivert(|_| true);
+    for (kind, is_reached) in [(async_event::PORT_ERR, false), (async_event::PORT_ACTIVE, true)] {
+        pair.a.set_link(kind);
+        assert_eq!(standing(&pair), (is_reached, false, false));
+    }
 }
 
 #[test]
