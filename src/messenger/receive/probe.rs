@@ -2,7 +2,7 @@
 //! Probes, and the receive of the message that a matched probe has taken out.
 //!
 //! Called by the host for a program's probes. Grade: pending. Threads: the one that has entered the messenger. Tests:
-//! `simulation`, and `pt2pt_matching.c` in `hw-tests/mpi`.
+//! `messenger/tests/searches.rs`, `simulation`, and `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use super::delivery;
 use crate::messenger::events::{Event, messages};

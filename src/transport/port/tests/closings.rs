@@ -198,3 +198,17 @@ fn a_request_delivered_before_the_port_ends_does_not_fail() {
     pair.a.poll();
     assert_eq!(pair.a.ended(), [(2, Ok(())), (3, Ok(())), (4, FLUSHED)]);
 }
+
+#[test]
+fn a_peer_that_is_given_up_while_its_connection_is_being_replaced_leaves_no_queue_pair_behind() {
+    let mut pair = Pair::connected();
+    pair.a.part();
+    pair.a.send(9).expect("it may wait");
+    assert!(pair::carry(&mut pair.a, &mut pair.b) > 0);
+    pair.b.poll();
+    assert_eq!(pair.b.script.living(), 2, "the one in use and its successor");
+    pair.b.port.forget(pair.b.peer);
+    pair.b.script.flush();
+    (0..4).for_each(|_| pair.b.poll());
+    assert_eq!(pair.b.script.living(), 0);
+}
