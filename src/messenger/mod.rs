@@ -35,7 +35,7 @@ pub mod flow_control;
 pub mod foreign;
 pub mod header;
 pub mod host;
-pub mod loopback;
+mod loopback;
 pub mod matching;
 pub mod path_taken;
 pub mod rails;
