@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests and their data, has [`communicators`], and gives events to [`tools`]. It has
-//! ports ([`PortHost`]), which [`super::rails`] drives: it lends them ([`process`]), the [`memory`] that they access,
-//! its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another. `SmallHost` of the
-//! unit tests (`messenger/tests`) has queues in place of [`ports`].
+//! The host of the messenger: it owns the requests and their data, has [`communicators`], and gives events to
+//! [`tools`]. It has ports ([`PortHost`]), which [`super::rails`] drives: it lends them ([`process`]), the [`memory`]
+//! that they access, its knowledge of [`peers`], and [`shared_memory`]. The PML is one, a simulated process another.
+//! `SmallHost` of the unit tests (`messenger/tests`) has queues in place of [`ports`].
 //!
 //! A request ends by a call ([`Host::finish`]) and not by a value that a poll returns, because for a blocking call of
 //! MPI that call is one store. Grade: hot, by static dispatch. Threads: the one that has entered the messenger.

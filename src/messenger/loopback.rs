@@ -19,7 +19,7 @@ use super::request::{Mode, Outcome, Role, Transfer};
 use super::route::Route;
 
 /// Begins a send to this process. It may be finished when this returns.
-pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let of = host.communicator(request);
     let (rank, core) = (host.rank(of), host.core(request));
     core.route = Route::LOOPBACK;
@@ -51,7 +51,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
 }
 
 /// Delivers an announced message to its receive.
-pub fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, sender: TransferId) {
+pub(super) fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, sender: TransferId) {
     let Some(send) = host.messenger().transfers.end(sender) else { return };
     host.core(send).transfer = Transfer::None;
     meet(host, send, receive, envelope);

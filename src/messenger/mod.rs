@@ -3,8 +3,9 @@
 //!
 //! - [`send`] chooses the protocol of a message; [`receive`] hands an arrived message to its protocol;
 //!   [`receive::search`] finds its receive, or stores it, and [`receive::delivery`] delivers it.
-//! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
-//!   message is sent whole. [`header`] has the formats on the wire.
+//! - Protocols: eager, for messages that are sent whole ([`send`]; [`receive::delivery`] copies them to the receive),
+//!   [`rendezvous`] of announced messages, [`flow_control`], and [`loopback`] within the process. [`header`] has the
+//!   formats on the wire.
 //! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
 //! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
 //!   [`path_taken`], and [`events`], which raises all events.
@@ -34,7 +35,7 @@ pub mod flow_control;
 pub mod foreign;
 pub mod header;
 pub mod host;
-pub mod loopback;
+mod loopback;
 pub mod matching;
 pub mod path_taken;
 pub mod rails;

@@ -31,16 +31,16 @@ use send_buffers::SendBuffers;
 
 pub mod backlog;
 pub mod completions;
-pub mod failover;
-pub mod fragment;
-pub mod multi_rail;
-pub mod peer;
+pub(in crate::messenger) mod failover;
+pub(in crate::messenger) mod fragment;
+pub(in crate::messenger) mod multi_rail;
+pub(in crate::messenger) mod peer;
 pub mod quiet;
-pub mod reorder_buffer;
+pub(in crate::messenger) mod reorder_buffer;
 pub mod routes;
 pub mod send_buffers;
 pub mod transmit;
-pub mod user_memory;
+pub(in crate::messenger) mod user_memory;
 
 /// The rails' part of the messenger's state.
 pub struct Rails<H: Host> {

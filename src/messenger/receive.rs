@@ -13,14 +13,14 @@ use super::route::Route;
 use arrived::{Arrived, Body};
 
 pub mod arrived;
-pub mod delivery;
+pub(in crate::messenger) mod delivery;
 pub mod probe;
 pub mod queues;
 pub mod search;
 
 /// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route
-/// to its sender; without one, only an eager message is handled. A number of a transfer that a faulty peer sends does
-/// no harm, because each protocol looks it up.
+/// to its sender; without one, only an eager message is handled. Each protocol looks up the number of a transfer, and
+/// ignores one that has ended; it does not compare the sender with the peer of the transfer.
 pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sender: impl Fn() -> Option<Route>) {
     let Some((header, bytes)) = Header::decode(message) else { return };
     let begun = |host: &mut H, of: Match, body| {

@@ -250,7 +250,6 @@ impl Communicators for State {
         }
     }
 
-    /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
     #[inline(always)]
     fn skips_flow_control(&mut self, pml: &Pml, send: Handle) -> bool {
         // Another route of the communicator has a mark, or is an earlier home of the peer.

@@ -45,6 +45,19 @@ pub(crate) struct Entered<'a, T> {
     of_this_thread: PhantomData<*mut ()>,
 }
 
+/// Ends what [`Exclusive::lend`] began when dropped, also by a panic.
+struct Lent<'a, T> {
+    by: &'a Exclusive<T>,
+    before: *mut T,
+}
+
+impl<T> Drop for Lent<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.by.lent.store(self.before, Ordering::Relaxed);
+    }
+}
+
 impl<T> Exclusive<T> {
     pub(crate) const fn locked(value: T) -> Self {
         Exclusive::new(value, LOCKED)
@@ -109,12 +122,17 @@ impl<T> Exclusive<T> {
     #[inline]
     pub(crate) fn within<R>(&self, entered: &mut T, call: impl FnOnce() -> R) -> R {
         debug_assert!(std::ptr::eq(entered, self.value.get()), "this value");
+        let _lent = self.lend(entered);
+        call()
+    }
+
+    /// Lends the value, or with null nothing, until the result is dropped.
+    #[inline]
+    fn lend(&self, value: *mut T) -> Lent<'_, T> {
         // Relaxed: another thread that reads it finds the lock taken, and does not use it.
         let before = self.lent.load(Ordering::Relaxed);
-        self.lent.store(entered, Ordering::Relaxed);
-        let result = call();
-        self.lent.store(before, Ordering::Relaxed);
-        result
+        self.lent.store(value, Ordering::Relaxed);
+        Lent { by: self, before }
     }
 
     /// Runs `deal` on the value from a callback, which comes either from a call in [`Self::within`] or from elsewhere;
@@ -126,15 +144,19 @@ impl<T> Exclusive<T> {
     pub(crate) fn with(&self, deal: impl FnOnce(&mut T)) {
         let lent = self.lent.load(Ordering::Relaxed);
         if self.gate.get() == ENTERED && !lent.is_null() {
-            // SAFETY: one thread: this runs in `within`, whose caller does not use its reference meanwhile.
+            let _taken = self.lend(null_mut());
+            // SAFETY: one thread: this runs in `within`, whose caller does not use its reference meanwhile; and a
+            // callback of `deal` finds nothing lent.
             return deal(unsafe { &mut *lent });
         }
         if let Some(mut entered) = self.enter() {
             deal(&mut entered);
         } else {
+            let lent = self.lent.load(Ordering::Relaxed);
+            let _taken = self.lend(null_mut());
             // SAFETY: this thread is inside, so it is in its own call in `within`, whose caller does not use its
-            // reference meanwhile.
-            let lent = unsafe { self.lent.load(Ordering::Relaxed).as_mut() };
+            // reference meanwhile; and a callback of `deal` finds nothing lent.
+            let lent = unsafe { lent.as_mut() };
             deal(lent.expect("a thread that is inside is called back only in `within`"));
         }
     }
@@ -228,6 +250,21 @@ mod tests {
         let [_, exclusive] = both();
         let _inside = exclusive.enter().expect("nobody is inside");
         exclusive.with(|_| ());
+    }
+
+    #[test]
+    fn a_callback_of_a_callback_gets_the_value_only_if_that_lends_it_too() {
+        for exclusive in both() {
+            let mut inside = exclusive.enter().expect("nobody is inside");
+            let again = |value: &mut i32| exclusive.within(value, || exclusive.with(|value| *value += 1));
+            exclusive.within(&mut inside, || exclusive.with(again));
+            assert_eq!(*inside, 1);
+            let twice = || exclusive.with(|_| exclusive.with(|_| ()));
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                exclusive.within(&mut inside, twice);
+            }));
+            assert!(panicked.is_err() && exclusive.lent.load(Ordering::Relaxed).is_null());
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! The ports of the process: opened once, for the first component that asks, with the sizes that it requests, and
 //! closed when the last one drops them. Each component holds an `Arc` of every port, this file only weak references:
 //! the `Arc` counts the users. `port` is an open port, `device` names its adapter, `memory` registers memory with it,
-//! `modex` publishes its address; `shared_memory` is Open MPI's BTL for the processes of this host. Grade:
-//! setup. Threads: any. Tests: below.
+//! `modex` publishes its address; `shared_memory` is Open MPI's BTL for the processes of this host. Grade: setup.
+//! Threads: any. Tests: below.
 
 pub(crate) mod device;
 pub(crate) mod memory;

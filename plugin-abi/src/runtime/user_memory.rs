@@ -40,8 +40,7 @@ impl Convertor {
     pub(crate) fn pack(&mut self, to: &mut [u8]) -> usize {
         let mut piece = sys::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let (mut pieces, mut bytes) = (1, to.len());
-        // SAFETY: made to pack (`new`); a piece that is writable for its length; the counts live during the
-        // call.
+        // SAFETY: made to pack (`new`); a piece that is writable for its length; the counts live during the call.
         let code =
             unsafe { libmpi::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises the events of requests, messages and searches, for every host: which, when, and in which order.
 //!
-//! A site first asks the host for the listeners to the communicator ([`Tools::listeners`]), and raises the event where it
-//! happens. Tools know a request by a number, from its first event until its owner knows of its end or has freed it
+//! A site first asks the host for the listeners to the communicator ([`Tools::listeners`]), and raises the event where
+//! it happens. Tools know a request by a number, from its first event until its owner knows of its end or has freed it
 //! ([`Watched::renew`]); a message from its arrival to its match ([`messages`]); and a search while it lasts. No number
 //! is used twice. [`transfers`] has the events with the bytes of each step, and [`reads`] those of RDMA reads.
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises the events of RDMA reads: `ibex_get_started` when a read is posted, `ibex_get_complete` when its completion is
-//! polled, with the adapter's timestamp.
+//! Raises the events of RDMA reads: `ibex_get_started` when a read is posted, `ibex_get_complete` when its completion
+//! is polled, with the adapter's timestamp.
 //!
 //! Called by `rendezvous/read.rs` and `rails/user_memory.rs`. Grade: pending. Threads: the one that has entered the
 //! messenger. Tests: `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in `hw-tests/mpi`.

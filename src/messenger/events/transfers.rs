@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises the transfer events (`ibex_xfer_begin` and the like) together with those of the request, with the same numbers
-//! of requests and messages.
+//! Raises the transfer events (`ibex_xfer_begin` and the like) together with those of the request, with the same
+//! numbers of requests and messages.
 //!
 //! The source of an event is the port whose completion reported the step, with the completion's timestamp, else the
 //! thread, with the host's time. Called by the other files here, and by the host for a send without a request. Grade:

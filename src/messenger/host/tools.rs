@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a host has for tools: the listeners to its communicators, and a way to give them an event.
 //!
-//! `messenger/events` decides which events a request or a message has, and calls this. Grade: hot for a watched message,
-//! by static dispatch. Threads: the one that has entered the messenger. Tests: those of the hosts.
+//! `messenger/events` decides which events a request or a message has, and calls this. Grade: hot for a watched
+//! message, by static dispatch. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::communicators::Communicators;
 use crate::events::{self, TypeId, XferBegin};
@@ -79,7 +79,8 @@ pub trait Tools: Communicators {
     /// Notes that a message is about to be sent whole. A simulated host checks that it may.
     fn sends_whole(&mut self, _send: Self::Handle) {}
 
-    /// Notes that a message of this rank was stored as unexpected. A simulated host checks that its sender is held back.
+    /// Notes that a message of this rank was stored as unexpected. A simulated host checks that its sender is held
+    /// back.
     fn stored(&mut self, _source: i32) {}
 
     /// Enters in the flight recorder that a peer is held back, or that all may go on.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Current and maximum lengths of a communicator's queues, for performance variables (`runtime/variables/queues.rs`). The
-//! queues count where a message or receive enters or leaves them. A receive in the first place (`receive/queues.rs`) is
-//! in no queue, and a message for it does not count. The thread that has entered the messenger writes, without locked
-//! instructions; any thread reads. Grade: pending, hot for [`Lengths::set_first`]. Tests: below, and
-//! `hw-tests/tools/mpi_t_queues.c`.
+//! Current and maximum lengths of a communicator's queues, for performance variables (`runtime/variables/queues.rs`).
+//! The queues count where a message or receive enters or leaves them. A receive in the first place
+//! (`receive/queues.rs`) is in no queue, and a message for it does not count. The thread that has entered the messenger
+//! writes, without locked instructions; any thread reads. Grade: pending, hot for [`Lengths::set_first`]. Tests: below,
+//! and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -18,7 +18,7 @@ use ibex_ffi::verbs::LocalSpan;
 
 /// Moves peers when the port of a rail has lost its link, or has it back.
 #[cold]
-pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
+pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, is_up: bool) {
     if !process.is_multi_rail() {
         return;
     }
@@ -41,7 +41,7 @@ pub fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail: usize
 /// Gives up a connection that has failed; if it is the peer's home, another port carries its messages. Returns false if
 /// a message is lost, or no port is left: then the peer is lost for good.
 #[cold]
-pub fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
+pub(crate) fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
     if !process.is_multi_rail() {
         return false;
     }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use super::backlog::{self, Then};
 use super::send_buffers::BufferId;
-use super::transmit;
-use super::{failover, routes};
+use super::{failover, routes, transmit};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Data, NotPacked, Payload, PortHost, Posted, Process, Record, Transmitted};
 use crate::messenger::request::Transfer;

@@ -20,7 +20,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The receiver's state for a peer whose messages have moved.
 #[derive(Debug)]
-pub struct ReorderBuffer<M> {
+pub(crate) struct ReorderBuffer<M> {
     /// The segment whose messages are handled now.
     now: u32,
     /// Number of its messages that the receiver has handled.
@@ -35,30 +35,30 @@ pub struct ReorderBuffer<M> {
 
 impl<M> ReorderBuffer<M> {
     /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
-    pub fn new(ports: usize, received: u32) -> Self {
+    pub(crate) fn new(ports: usize, received: u32) -> Self {
         ReorderBuffer { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }
 
     /// Notes the arrival of a message by this port. Returns true if it is in turn; else the caller holds it.
-    pub fn arrived(&mut self, port: usize) -> bool {
+    pub(crate) fn arrived(&mut self, port: usize) -> bool {
         let is_its_turn = self.segments[port] == self.now;
         self.dealt_with = self.dealt_with.wrapping_add(u32::from(is_its_turn));
         is_its_turn
     }
 
     /// Holds a message that came by this port.
-    pub fn hold(&mut self, port: usize, message: M) {
+    pub(crate) fn hold(&mut self, port: usize, message: M) {
         self.held.entry(self.segments[port]).or_default().push_back(message);
     }
 
     /// Notes a `Moved` that came by this port: segment `segment` begins there, the previous one has `count` messages.
-    pub fn moved(&mut self, port: usize, segment: u32, count: u32) {
+    pub(crate) fn moved(&mut self, port: usize, segment: u32, count: u32) {
         self.segments[port] = segment;
         self.ends.push((segment.wrapping_sub(1), count));
     }
 
     /// Returns the next held message that is in turn now, and counts it.
-    pub fn release(&mut self) -> Option<M> {
+    pub(crate) fn release(&mut self) -> Option<M> {
         loop {
             if let Entry::Occupied(mut held) = self.held.entry(self.now) {
                 self.dealt_with = self.dealt_with.wrapping_add(1);

@@ -21,7 +21,7 @@ use crate::messenger::{flow_control, loopback};
 /// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. Tells these
 /// `listeners` to its communicator.
 #[inline(always)]
-pub fn whole<H: Host>(
+pub(crate) fn whole<H: Host>(
     host: &mut H,
     listeners: Option<H::Listeners>,
     request: H::Handle,
@@ -105,7 +105,7 @@ fn announced<H: Host>(
 }
 
 /// Delivers an unexpected message to its receive.
-pub fn unexpected<H: Host>(
+pub(crate) fn unexpected<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -123,7 +123,13 @@ fn all<H: Host>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u
 }
 
 /// Delivers a message to its receive.
-pub fn arrived<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, envelope: Envelope, message: Arrived) {
+pub(crate) fn arrived<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    envelope: Envelope,
+    message: Arrived,
+) {
     let Arrived { from, body, .. } = message;
     match body {
         Body::Short(length, bytes) => all(host, request, envelope, &bytes[..usize::from(length)]),

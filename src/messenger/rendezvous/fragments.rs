@@ -25,7 +25,7 @@ const MOST: u32 = 4;
 
 /// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
 /// ([`Reason::code`]), if the receiver could have read the message.
-pub fn ask<H: Host>(
+pub(crate) fn ask<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -39,7 +39,7 @@ pub fn ask<H: Host>(
 }
 
 /// Unpacks a fragment that has arrived. `receiver` may be any number.
-pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
+pub(crate) fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let Some(request) = host.messenger().transfers.get(receiver) else { return };
     let Transfer::Reassembly(reassembly) = &mut host.core(request).transfer else { return };
     let (offset, length) = reassembly.take(bytes.len() as u64);
@@ -72,7 +72,7 @@ fn end<H: Host>(host: &mut H, request: H::Handle) {
 }
 
 /// Begins to send the copies for which a receiver has called [`ask`].
-pub fn wanted<H: Host>(
+pub(crate) fn wanted<H: Host>(
     process: &H::Process,
     host: &mut H,
     (sender, receiver): (TransferId, TransferId),
@@ -142,7 +142,7 @@ fn starve<H: Host>(host: &mut H, request: H::Handle) {
 
 /// Sends more fragments after one has been sent; first those of the sends that wait for a buffer.
 #[inline(never)]
-pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+pub(crate) fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let Some(sending) = sending(host, request) else { return };
     let (is_done, may_wait) = (sending.done(), !sending.is_starved && sending.next_offset().is_some());
     if is_done {
@@ -157,7 +157,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
 
 /// Continues the sends that wait for a buffer, each once, while any port has a free one.
 #[inline(never)]
-pub fn feed_starved<H: Host>(process: &H::Process, host: &mut H) {
+pub(crate) fn feed_starved<H: Host>(process: &H::Process, host: &mut H) {
     for _ in 0..host.messenger().starved.len() {
         if !host.has_free_buffer() {
             return;

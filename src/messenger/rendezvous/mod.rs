@@ -5,9 +5,9 @@
 //! recorder gets each step (`steps.rs`). Called by `receive`. Grade: pending. Threads: the one that has entered the
 //! messenger. Tests: `messenger/tests`.
 
-pub mod copies;
-pub mod fragments;
-pub mod read;
+pub(in crate::messenger) mod copies;
+pub(in crate::messenger) mod fragments;
+pub(in crate::messenger) mod read;
 pub mod single_copy;
 mod steps;
 pub mod stripes;

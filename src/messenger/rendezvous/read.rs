@@ -64,7 +64,7 @@ pub struct ReadTarget<R> {
 /// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
 /// rails that can. `keys`: those of several ports, or empty. Returns false if no rail can, or none can register the
 /// receive's memory.
-pub fn begin<H: Host>(
+pub(crate) fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -154,7 +154,13 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
 }
 
 /// Handles the completion of the oldest read by this rail.
-pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rail: usize, outcome: Result<(), Failed>) {
+pub(crate) fn done<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    rail: usize,
+    outcome: Result<(), Failed>,
+) {
     let Some(Reads { stripes, .. }) = reads(host, request) else { return };
     let lane = stripes.rails().map(|rail| rail.route).enumerate().find(|(_, route)| route.rail() == rail);
     let Some((lane, route)) = lane else { return };

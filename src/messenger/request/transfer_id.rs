@@ -2,7 +2,8 @@
 //! The numbers by which one process names its requests to another, and the request of each number. [`Transfers`] looks
 //! a number from the network up, and never uses it as an address. It refuses a number whose transfer has ended, until
 //! its place has been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so it refuses
-//! their numbers only while the place is free. Called by the protocols. Grade: pending. Tests: below.
+//! their numbers only while the place is free. Called by the protocols. Grade: pending. Threads: the one that has
+//! entered the messenger. Tests: below.
 
 /// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
 /// bit set, a place of 31 bits.

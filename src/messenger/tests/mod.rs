@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols step by step, with a host whose ports are queues; `searches` has the messages that arrive and their
-//! receives, `histories` all in any order.
+//! The protocols, with a host whose ports are queues; `rendezvous_steps` shows one step by step, `searches` has the
+//! messages that arrive and their receives, `histories` all in any order.
 
 mod histories;
+mod rendezvous_steps;
 mod searches;
 
 use std::collections::{HashSet, VecDeque};

@@ -11,7 +11,6 @@ use std::ptr::null_mut;
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload, members};
 use engine::messenger::flow_control;
 use engine::messenger::foreign;
-
 use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
 use ibex_ffi::openmpi::process::Process;

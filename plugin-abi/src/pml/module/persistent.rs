@@ -9,8 +9,7 @@ use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
-use super::{Answer, Code, answer, enter, there};
-use super::{receive, send};
+use super::{Answer, Code, answer, enter, receive, send, there};
 use crate::pml::communicator::Comm;
 use crate::pml::datatype::{Buffer, Datatype, Description};
 use crate::pml::host;

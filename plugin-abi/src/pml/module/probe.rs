@@ -16,8 +16,7 @@ use super::receive::say;
 use super::{Code, answer, there};
 use crate::pml::communicator::Comm;
 use crate::pml::instance::Pml;
-use crate::pml::progress::leave;
-use crate::pml::progress::{Idle, poll};
+use crate::pml::progress::{Idle, leave, poll};
 use crate::runtime::entry::Argument;
 use crate::runtime::libmpi;
 

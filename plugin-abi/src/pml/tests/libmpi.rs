@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stand-ins for the functions of Open MPI's libraries that the PML calls (`pml/libmpi.rs`).
+//! Stand-ins for the functions of Open MPI's libraries that the PML calls (`runtime/libmpi.rs`).
 //!
 //! They work on Open MPI's own structures, made of zeroes, and panic where the PML breaks their rules: a request
 //! completes once, an object is released as often as it was retained. A datatype with gaps has a block of [`BLOCK`]

@@ -86,8 +86,8 @@ unsafe impl Sync for SharedMemory {}
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Adds the processes of this host to the BTL, and listens to it. Returns it, with the places and names of the other
-    /// processes that it reaches. Called once, with all processes of the host, in order of rank.
+    /// Adds the processes of this host to the BTL, and listens to it. Returns it, with the places and names of the
+    /// other processes that it reaches. Called once, with all processes of the host, in order of rank.
     ///
     /// # Safety
     /// Live processes. The BTLs are open.
