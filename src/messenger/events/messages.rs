@@ -47,27 +47,27 @@ pub fn arrives<H: Host>(
     Ok(found)
 }
 
-/// Tells tools that a receive begins, runs the `search` for its unexpected message, and tells them what it has found,
-/// with the message's path.
+/// Tells tools that a receive begins, and then the search for its unexpected message. Returns the numbers of both.
 #[inline(always)]
-pub(in crate::messenger) fn seeks<H: Host>(
-    process: &H::Process,
-    host: &mut H,
-    listeners: H::Listeners,
-    of: H::Communicator,
-    receive: H::Handle,
-    search: impl FnOnce(&mut H) -> Option<Message<Arrived>>,
-) -> Option<Message<Arrived>> {
-    told(host, listeners, receive, Event::Activate);
+pub(in crate::messenger) fn seeks<H: Host>(host: &mut H, listeners: H::Listeners, receive: H::Handle) -> (u64, u64) {
+    let id = number_of(host, receive);
+    host.tell(listeners, Event::Activate, id, receive);
     let number = host.numbers(1);
     host.tell(listeners, Event::SearchUnexpectedBegin, number, receive);
-    let found = search(host);
-    host.tell(listeners, Event::SearchUnexpectedEnd, number, receive);
-    let mut found = found?;
-    let of = (of, found.envelope);
-    found.message.id = raise(host, of, Event::RemoveUnexpected, (found.message.id, found.message.length()));
-    gets(process, host, of.0, receive, &found);
-    Some(found)
+    (id, number)
+}
+
+/// Tells tools that the search has found a message, which the receive gets.
+pub(in crate::messenger) fn finds<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    receive: H::Handle,
+    found: &mut Message<Arrived>,
+) {
+    let message = (found.message.id, found.message.length());
+    found.message.id = raise(host, (of, found.envelope), Event::RemoveUnexpected, message);
+    gets(process, host, of, receive, found);
 }
 
 /// Tells tools that a receive begins, and gets the message of a matched probe.

@@ -118,12 +118,10 @@ impl<R: Copy + PartialEq> Queues<R> {
     /// [`Self::post`] for a caller that tells tools.
     #[inline(always)]
     pub fn post_told(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
-        let queued = self.matching.posted();
-        let first = self.first_mut();
-        if first.receive.is_some() || queued > 0 {
+        if !self.is_told || self.told.receive.is_some() || self.matching.posted() > 0 {
             return self.post_behind(lengths, pattern, receive);
         }
-        *first = FirstPlace { pattern, receive: Some(receive) };
+        self.told = FirstPlace { pattern, receive: Some(receive) };
         lengths.set_first(true);
         FIRST
     }

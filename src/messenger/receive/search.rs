@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use super::arrived::{Arrival, Arrived, Body};
 use super::delivery;
-use crate::messenger::events::{self, Event, messages};
+use crate::messenger::events::{Event, messages};
 use crate::messenger::flow_control;
 use crate::messenger::header::{EAGER_SIZE, Match};
 use crate::messenger::host::Host;
@@ -261,21 +261,38 @@ pub fn post_told<H: Host>(
     listeners: H::Listeners,
 ) -> Posting {
     let of = host.communicator(request);
-    let is_any = host.queues(of).0.unexpected() > 0;
-    let search = |host: &mut H| {
-        let (queues, lengths) = host.queues(of);
-        if is_any { queues.take_unexpected(lengths, pattern) } else { None }
+    let (id, number) = messages::seeks(host, listeners, request);
+    if host.queues(of).0.unexpected() == 0 {
+        host.tell(listeners, Event::SearchUnexpectedEnd, number, request);
+    } else if gets_found(process, host, listeners, (of, number), request, pattern) {
+        return Posting::Matched;
+    }
+    let (queues, lengths) = host.queues(of);
+    let name = queues.post_told(lengths, pattern, request);
+    host.tell(listeners, Event::InsertPosted, id, request);
+    Posting::Waits(name)
+}
+
+/// Gives a receive the unexpected message that it matches, and tells tools. `number`: that of the search. Returns
+/// whether there is such a message.
+#[inline(never)]
+fn gets_found<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    listeners: H::Listeners,
+    (of, number): (H::Communicator, u64),
+    request: H::Handle,
+    pattern: Pattern,
+) -> bool {
+    let (queues, lengths) = host.queues(of);
+    let found = queues.take_unexpected(lengths, pattern);
+    host.tell(listeners, Event::SearchUnexpectedEnd, number, request);
+    let Some(mut found) = found else {
+        let context = host.number(of);
+        flow_control::found_nothing(process, host, context);
+        return false;
     };
-    let Some(found) = messages::seeks(process, host, listeners, of, request, search) else {
-        if is_any {
-            let context = host.number(of);
-            flow_control::found_nothing(process, host, context);
-        }
-        let (queues, lengths) = host.queues(of);
-        let name = queues.post_told(lengths, pattern, request);
-        events::told(host, listeners, request, Event::InsertPosted);
-        return Posting::Waits(name);
-    };
+    messages::finds(process, host, of, request, &mut found);
     delivery::unexpected(process, host, request, found.envelope, found.message);
-    Posting::Matched
+    true
 }

@@ -372,6 +372,9 @@ impl Tools for SmallHost {
             Event::XferBegin => 'B',
             Event::XferContinue => 'C',
             Event::XferEnd => 'E',
+            Event::InsertPosted => 'P',
+            Event::SearchUnexpectedBegin => '(',
+            Event::SearchUnexpectedEnd => ')',
             _ => return,
         };
         self.told.push((step, request, (0, 0)));

@@ -67,6 +67,19 @@ fn a_message_that_no_receive_takes_is_stored_until_one_does() {
 }
 
 #[test]
+fn tools_are_told_of_a_search_before_its_receive_gets_a_message_or_is_posted() {
+    for (message, told) in [(None, "()P"), (Some(8), "ai()P"), (Some(7), "ai()rBE")] {
+        let mut host = SmallHost::new();
+        if let Some(tag) = message {
+            host.handle(eager(tag, 5));
+        }
+        let (_, has_matched) = post_told(&mut host, Pattern::new(3, 7), true);
+        let steps: String = host.told.iter().map(|told| told.0).collect();
+        assert_eq!((&*steps, has_matched), (told, message == Some(7)));
+    }
+}
+
+#[test]
 fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
     let of = Match { context: CONTEXT, rank: 3, tag: 7 };
     for message in [eager(7, 1), (Header::ReadyToSend(of, 1, Memory { key: 9, address: 0, length: 4 }), Vec::new())] {

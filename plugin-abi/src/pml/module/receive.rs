@@ -126,10 +126,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
     let pattern = Pattern::new(r.core.peer, r.core.tag);
     let posting = match r.listeners() {
         None => search::post(pml, state, request, pattern),
-        Some(listeners) => {
-            events::number_of(state, request);
-            search::post_told(pml, state, request, pattern, listeners)
-        }
+        Some(listeners) => search::post_told(pml, state, request, pattern, listeners),
     };
     note_name(state, request, posting);
 }
