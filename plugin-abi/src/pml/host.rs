@@ -86,7 +86,7 @@ impl Host for State {
         if self.requests.get(receive).shell.owner != Owner::WatchedCall {
             return finish_of_others(self, receive);
         }
-        events::told(self, listeners, receive, Event::Complete);
+        events::raise_to(self, listeners, receive, Event::Complete);
         self.requests.get(receive).set_finished(true);
     }
 
@@ -164,7 +164,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
     debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
     // The copy of a buffered send raises no `Complete`: its original has raised it.
     if r.shell.attached.is_none() {
-        events::request(state, request, Event::Complete);
+        events::raise(state, request, Event::Complete);
     }
     let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {

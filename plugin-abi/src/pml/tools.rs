@@ -143,9 +143,9 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 pub(crate) fn freed(state: &mut State, request: Handle, is_complete: bool) {
     if state.listeners_of(request).is_some() {
         if is_complete && !state.requests.get(request).base().req_persistent {
-            events::request(state, request, Event::Notify);
+            events::raise(state, request, Event::Notify);
         }
-        events::request(state, request, Event::Free);
+        events::raise(state, request, Event::Free);
     }
 }
 

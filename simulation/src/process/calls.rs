@@ -194,7 +194,7 @@ impl Process {
         let is_cancelled = queues.cancel(lengths, posted, receive);
         if is_cancelled {
             for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
-                events::request(self, receive, event);
+                events::raise(self, receive, event);
             }
             self.end(receive);
         }

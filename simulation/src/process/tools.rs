@@ -59,33 +59,33 @@ impl Process {
             let arrival = Arrival { from: Route::UNKNOWN, length: outcome.length, message: None };
             let shared = self.shared();
             let _ = messages::arrives(&*shared, self, (), of, &arrival, |_| Some(receive));
-            events::told_whole(self, (), receive, Event::XferBegin, Bytes::All);
+            events::raise_whole(self, (), receive, Event::XferBegin, Bytes::All);
         }
     }
 
     /// Records that a request is complete; a buffered send was complete when it began.
     pub(super) fn tell_complete(&mut self, request: Handle) {
         if self.is_taking {
-            events::told_whole(self, (), request, Event::XferEnd, Bytes::None);
+            events::raise_whole(self, (), request, Event::XferEnd, Bytes::None);
         }
         if self.requests.get(request).attached.is_none() {
-            events::request(self, request, Event::Complete);
+            events::raise(self, request, Event::Complete);
         }
     }
 
     /// Records that a send begins. A buffered one is complete then, and has the events of its transfer afterwards.
     pub(super) fn tell_start(&mut self, send: Handle) {
-        events::request(self, send, Event::Activate);
+        events::raise(self, send, Event::Activate);
         if self.requests.get(send).attached.is_some() {
-            events::request(self, send, Event::Complete);
-            events::request(self, send, Event::Notify);
+            events::raise(self, send, Event::Complete);
+            events::raise(self, send, Event::Notify);
         }
     }
 
     /// Records that the program has the result of a request, which has a new number if it is started again.
     pub(super) fn tell_end(&mut self, request: Handle) {
         if self.requests.get(request).attached.is_none() {
-            events::request(self, request, Event::Notify);
+            events::raise(self, request, Event::Notify);
         }
         self.requests.get(request).core.watched.renew(0);
     }

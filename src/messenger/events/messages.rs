@@ -4,7 +4,7 @@
 //! Called by `receive`. Grade: hot for [`arrives`] and [`seeks`] of a watched message, else pending. Threads: the one
 //! that has entered the messenger. Tests: those of the hosts.
 
-use super::{Event, number_of, request, tell_path, told, transfers};
+use super::{Event, number_of, raise, raise_to, tell_path, transfers};
 use crate::messenger::header::EAGER_SIZE;
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, Message};
@@ -38,7 +38,7 @@ pub fn arrives<H: Host>(
     let found = search(host);
     host.tell_of_message(listeners, Event::SearchPostedEnd, number, &mut spec);
     let found = found.ok_or(id)?;
-    told(host, listeners, found, Event::RemovePosted);
+    raise_to(host, listeners, found, Event::RemovePosted);
     host.tell_of_message(listeners, Event::MatchPosted, id, &mut spec);
     has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
         None => Some(of_message::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
@@ -66,7 +66,7 @@ pub(in crate::messenger) fn finds<H: Host>(
     found: &mut Message<Arrived>,
 ) {
     let message = (found.message.id, found.message.length());
-    found.message.id = raise(host, (of, found.envelope), Event::RemoveUnexpected, message);
+    found.message.id = raise_of_message(host, (of, found.envelope), Event::RemoveUnexpected, message);
     gets(process, host, of, receive, found);
 }
 
@@ -78,7 +78,7 @@ pub(in crate::messenger) fn gets_aside<H: Host>(
     receive: H::Handle,
     message: &Message<Arrived>,
 ) {
-    request(host, receive, Event::Activate);
+    raise(host, receive, Event::Activate);
     gets(process, host, of, receive, message);
 }
 
@@ -91,7 +91,7 @@ fn gets<H: Host>(
     found: &Message<Arrived>,
 ) {
     if let Some(listeners) = host.listeners_of(receive) {
-        told(host, listeners, receive, Event::MatchUnexpected);
+        raise_to(host, listeners, receive, Event::MatchUnexpected);
         let message = (found.message.id, found.message.length());
         let of = (of, found.envelope);
         has_message(host, listeners, receive, message, |host| {
@@ -117,7 +117,7 @@ pub(in crate::messenger) fn probes<H: Host, T>(
 
 /// Raises an event of a message with this number and length. Returns its number.
 #[inline]
-pub(in crate::messenger) fn raise<H: Host>(
+pub(in crate::messenger) fn raise_of_message<H: Host>(
     host: &mut H,
     (of, envelope): (H::Communicator, Envelope),
     event: Event,

@@ -72,13 +72,13 @@ events! {
 
 /// Events of a transfer that were raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Raised {
     /// None.
     Nothing,
     /// Its begin.
-    Begun,
+    Begin,
     /// Its end.
-    Ended,
+    End,
 }
 
 /// What tools know of a request.
@@ -89,17 +89,17 @@ pub struct Watched {
     /// Numbers of the receive and of its message. Valid only if the first equals `id`.
     message: (u64, u64),
     /// Events of its transfer.
-    pub told: Told,
+    pub raised: Raised,
 }
 
 impl Watched {
     /// A request of which tools know nothing.
-    pub const NOTHING: Watched = Watched { id: 0, message: (0, 0), told: Told::Nothing };
+    pub const NOTHING: Watched = Watched { id: 0, message: (0, 0), raised: Raised::Nothing };
 
     /// Begins a use of the request, which tools know by this number; 0: they do not know it yet, or any longer.
     #[inline(always)]
     pub fn renew(&mut self, id: u64) {
-        (self.id, self.told) = (id, Told::Nothing);
+        (self.id, self.raised) = (id, Raised::Nothing);
     }
 
     /// Returns the number of the message of a receive; 0: it is not known.
@@ -131,27 +131,27 @@ fn stage(group: EventGroup, by: Option<Completed>) {
 
 /// Raises an event of a request.
 #[inline(always)]
-pub fn request<H: Host>(host: &mut H, request: H::Handle, event: Event) {
+pub fn raise<H: Host>(host: &mut H, request: H::Handle, event: Event) {
     if let Some(listeners) = host.listeners_of(request) {
-        tell(host, listeners, request, event);
+        raise_if_heard(host, listeners, request, event);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
+fn raise_if_heard<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
     if H::hear(listeners, event) && !host.is_silent(request) {
         let id = number_of(host, request);
         host.tell(listeners, event, id, request);
     }
 }
 
-/// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
+/// [`raise`], with the listeners of its communicator at hand. Fast if the request has a number.
 #[inline(always)]
-pub fn told<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
+pub fn raise_to<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
     let id = host.core(request).watched.id;
     if id == 0 {
-        return tell(host, listeners, request, event);
+        return raise_if_heard(host, listeners, request, event);
     }
     host.tell(listeners, event, id, request);
 }
@@ -181,7 +181,7 @@ pub fn set_number<H: Host>(host: &mut H, request: H::Handle, id: u64) {
 
 /// Whether tools were told that the first data of a request's message moves.
 pub(super) fn has_begun<H: Host>(host: &mut H, request: H::Handle) -> bool {
-    host.core(request).watched.told != Told::Nothing
+    host.core(request).watched.raised != Raised::Nothing
 }
 
 /// Raises the event that the first data of a request's message is about to be sent or stored, once.
@@ -195,8 +195,8 @@ pub(super) fn begins<H: Host>(host: &mut H, request: H::Handle, moved: Moved) {
 #[inline]
 fn begins_by<H: Host>(host: &mut H, request: H::Handle, moved: Moved, how: impl FnOnce(&mut H) -> Option<PathTaken>) {
     if !has_begun(host, request) && !host.is_silent(request) {
-        host.core(request).watched.told = Told::Begun;
-        moves(host, request, Event::XferBegin, moved, how);
+        host.core(request).watched.raised = Raised::Begin;
+        raise_step(host, request, Event::XferBegin, moved, how);
     }
 }
 
@@ -217,7 +217,7 @@ pub(super) fn begins_whole<H: Host>(process: &H::Process, host: &mut H, send: H:
 
 /// Raises the event that data of a request's message has moved, neither the first nor the last.
 pub(super) fn continues<H: Host>(host: &mut H, request: H::Handle, moved: Moved) {
-    moves(host, request, Event::XferContinue, moved, |_| None);
+    raise_step(host, request, Event::XferContinue, moved, |_| None);
 }
 
 /// Raises the event that the adapter has the last data, or that it is stored, once.
@@ -234,14 +234,14 @@ pub(super) fn ends_whole<H: Host>(process: &H::Process, host: &mut H, send: H::H
 
 #[inline]
 fn ends_by<H: Host>(host: &mut H, request: H::Handle, moved: Moved, how: impl FnOnce(&mut H) -> Option<PathTaken>) {
-    if host.core(request).watched.told != Told::Ended && !host.is_silent(request) {
-        host.core(request).watched.told = Told::Ended;
-        moves(host, request, Event::XferEnd, moved, how);
+    if host.core(request).watched.raised != Raised::End && !host.is_silent(request) {
+        host.core(request).watched.raised = Raised::End;
+        raise_step(host, request, Event::XferEnd, moved, how);
     }
 }
 
 #[inline(always)]
-fn moves<H: Host>(
+fn raise_step<H: Host>(
     host: &mut H,
     of: H::Handle,
     event: Event,
@@ -249,31 +249,31 @@ fn moves<H: Host>(
     how: impl FnOnce(&mut H) -> Option<PathTaken>,
 ) {
     if let Some(listeners) = host.listeners_of(of) {
-        goes_as(host, listeners, of, how);
-        tell(host, listeners, of, event);
-        transfers::told(host, listeners, of, event, moved);
+        report_path_to(host, listeners, of, how);
+        raise_if_heard(host, listeners, of, event);
+        transfers::raise_step(host, listeners, of, event, moved);
     }
 }
 
-/// [`begins`] or [`ends`] of a whole message to its receive, which is finished next; so nothing else asks what tools
-/// were told.
+/// [`begins`] or [`ends`] of a whole message to its receive, which is finished next; so nothing else asks which events
+/// were raised.
 #[inline(always)]
-pub fn told_whole<H: Host>(host: &mut H, listeners: H::Listeners, receive: H::Handle, event: Event, bytes: Bytes) {
-    told(host, listeners, receive, event);
-    transfers::told(host, listeners, receive, event, bytes.completed());
+pub fn raise_whole<H: Host>(host: &mut H, listeners: H::Listeners, receive: H::Handle, event: Event, bytes: Bytes) {
+    raise_to(host, listeners, receive, event);
+    transfers::raise_step(host, listeners, receive, event, bytes.completed());
 }
 
 // ---- paths ----------------------------------------------------------------------------------------------------------
 
 /// Tells tools by which protocol, and by which port, a request's message goes.
-pub(super) fn goes<H: Host>(host: &mut H, request: H::Handle, path: PathTaken) {
+pub(super) fn report_path<H: Host>(host: &mut H, request: H::Handle, path: PathTaken) {
     if let Some(listeners) = host.listeners_of(request) {
-        goes_as(host, listeners, request, |_| Some(path));
+        report_path_to(host, listeners, request, |_| Some(path));
     }
 }
 
-/// Like [`goes`], for data that goes to or comes from the peer of this route, by so many rails.
-pub(super) fn goes_by_route<H: Host>(
+/// [`report_path`] for data that goes to or comes from the peer of this route, by so many rails.
+pub(super) fn report_path_by<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -283,13 +283,13 @@ pub(super) fn goes_by_route<H: Host>(
 ) {
     if let Some(listeners) = host.listeners_of(request) {
         let path = |host: &mut H| Some(of_message::by(process, host.home(process, route), how, rails));
-        goes_as(host, listeners, request, path);
+        report_path_to(host, listeners, request, path);
     }
 }
 
 /// Tells tools the path of a request's message, if they want it and `how` returns it.
 #[inline(always)]
-fn goes_as<H: Host>(
+fn report_path_to<H: Host>(
     host: &mut H,
     listeners: H::Listeners,
     of: H::Handle,

@@ -77,21 +77,21 @@ pub(in crate::messenger) fn raise(step: TypeId, told: XferBegin, by: Option<Comp
 
 /// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
 #[inline(always)]
-pub(super) fn told<H: Host>(host: &mut H, listeners: H::Listeners, of: H::Handle, event: Event, moved: Moved) {
+pub(super) fn raise_step<H: Host>(host: &mut H, listeners: H::Listeners, of: H::Handle, event: Event, moved: Moved) {
     if H::hear(listeners, Event::Transfer) && !host.is_silent(of) {
         cold_path();
         number_of(host, of);
         if let Some(step) = step(event)
             && host.wants_step(step)
         {
-            tell(host, of, step, moved);
+            raise_step_of(host, of, step, moved);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Moved) {
+fn raise_step_of<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Moved) {
     let communicator = host.communicator(of);
     let (context, rank, core) = (host.number(communicator), host.rank(communicator), host.core(of));
     let (request, length, is_receive) = (core.watched.id, core.data.length(), core.role == Role::Receive);
@@ -116,7 +116,7 @@ fn tell<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Moved) {
 
 /// Raises an event of a send without a request, and its transfer event.
 #[inline(always)]
-pub fn told_at_once<H: Host>(
+pub fn raise_at_once<H: Host>(
     host: &mut H,
     listeners: H::Listeners,
     of: H::Communicator,
@@ -129,13 +129,13 @@ pub fn told_at_once<H: Host>(
         && H::hear(listeners, Event::Transfer)
         && host.wants_step(step)
     {
-        tell_at_once(host, of, id, spec, step);
+        raise_step_at_once(host, of, id, spec, step);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_at_once<H: Host>(host: &mut H, of: H::Communicator, id: u64, spec: &H::Spec, step: TypeId) {
+fn raise_step_at_once<H: Host>(host: &mut H, of: H::Communicator, id: u64, spec: &H::Spec, step: TypeId) {
     let ((peer, tag), length) = H::of_spec(spec);
     let (context, source, peer) = (host.number(of), host.rank(of), host.rank_in_job(of, peer));
     let (total, request, message) = (length as u64, id, id);

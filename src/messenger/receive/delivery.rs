@@ -51,13 +51,13 @@ fn put<H: Host>(host: &mut H, listeners: Option<H::Listeners>, request: H::Handl
     let room = host.core(request).data.length();
     host.note(request, &Outcome::new(envelope, bytes.len(), room));
     if let Some(listeners) = listeners {
-        events::told_whole(host, listeners, request, Event::XferBegin, Bytes::All);
+        events::raise_whole(host, listeners, request, Event::XferBegin, Bytes::All);
     }
     if !host.core(request).data.put(bytes) {
         host.cannot_unpack(request);
     }
     let Some(listeners) = listeners else { return host.finish(request) };
-    events::told_whole(host, listeners, request, Event::XferEnd, Bytes::None);
+    events::raise_whole(host, listeners, request, Event::XferEnd, Bytes::None);
     host.finish_told(listeners, request);
 }
 
@@ -98,7 +98,7 @@ fn announced<H: Host>(
         why = Reason::NotRegistered;
         // A message by shared memory has the same path with and without CMA, and the match has reported it.
         if !is_local {
-            events::goes_by_route(process, host, request, from, (Protocol::Fragments, why), 1);
+            events::report_path_by(process, host, request, from, (Protocol::Fragments, why), 1);
         }
     }
     fragments::ask(process, host, request, (from, sender), (wanted, why.code()));

@@ -38,7 +38,7 @@ pub fn probe<H: Host>(
     if let Some(Found { envelope, length, message: Some(handle) }) = found
         && let Some(known) = host.queues(of).0.aside(handle).map(|message| message.id)
     {
-        let id = messages::raise(host, (of, envelope), Event::RemoveUnexpected, (known, length));
+        let id = messages::raise_of_message(host, (of, envelope), Event::RemoveUnexpected, (known, length));
         if id != known {
             // The events of its receive name the same number.
             _ = host.queues(of).0.aside(handle).map(|message| message.id = id);

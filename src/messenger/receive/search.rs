@@ -193,7 +193,7 @@ pub fn store<H: Host>(
     let (queues, lengths) = host.queues(communicator);
     queues.insert_unexpected(lengths, envelope, message);
     host.stored(envelope.source());
-    messages::raise(host, (communicator, envelope), Event::InsertUnexpected, told);
+    messages::raise_of_message(host, (communicator, envelope), Event::InsertUnexpected, told);
     if host.queues(communicator).0.posted() > 0 {
         let context = host.number(communicator);
         flow_control::found_nothing(process, host, context);

@@ -89,7 +89,7 @@ pub(crate) fn wanted<H: Host>(
     super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        events::goes_by_route(process, host, request, route, (Protocol::Fragments, reason), 1);
+        events::report_path_by(process, host, request, route, (Protocol::Fragments, reason), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));

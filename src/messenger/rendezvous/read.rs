@@ -137,7 +137,7 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     if let Some(Reads { stripes, sender, .. }) = take(process, host, request) {
         let from = host.core(request).route;
-        events::goes_by_route(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
+        events::report_path_by(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
     }
 }

@@ -209,7 +209,7 @@ fn wait<'pml, const TOLD: bool>(
     say(status, ended);
     if TOLD {
         if let Some(listeners) = listeners {
-            events::told(&mut *state, listeners, request, Event::Notify);
+            events::raise_to(&mut *state, listeners, request, Event::Notify);
         }
         state.requests.core(request).watched.renew(0);
     }
@@ -238,8 +238,8 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let (queues, lengths) = state.queues(communicator);
     if queues.cancel(lengths, name, request) {
         let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
-        events::request(state, request, Event::RemovePosted);
-        events::request(state, request, Event::Cancel);
+        events::raise(state, request, Event::RemovePosted);
+        events::raise(state, request, Event::Cancel);
         let r = state.requests.get(request);
         note(r, &outcome);
         r.base().req_status._cancelled = 1;

@@ -8,8 +8,8 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger;
-use engine::messenger::events::transfers::told_at_once as tell;
-use engine::messenger::events::{self, Told};
+use engine::messenger::events::transfers::raise_at_once;
+use engine::messenger::events::{self, Raised};
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Host;
 use engine::messenger::rails;
@@ -150,13 +150,13 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &'static Communicator
     let Some(mut state) = pml.enter() else { return false };
     let Some(listeners) = call.comm.listeners(&state) else { return false };
     let (id, mut spec) = (number(), tools::spec(call, tools::SEND, extent.length));
-    tell(&mut *state, listeners, communicator, Event::Activate, id, &mut spec);
+    raise_at_once(&mut *state, listeners, communicator, Event::Activate, id, &mut spec);
     // A message that pends does not begin.
     if !rail.enter().is_some_and(|port| port.has_room(route.to())) {
-        begun(pml, state, call, (id, route), Told::Nothing);
+        begun(pml, state, call, (id, route), Raised::Nothing);
         return true;
     }
-    tell(&mut *state, listeners, communicator, Event::XferBegin, id, &mut spec);
+    raise_at_once(&mut *state, listeners, communicator, Event::XferBegin, id, &mut spec);
     let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
@@ -166,13 +166,13 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &'static Communicator
         if listeners.wants(Event::Protocol) {
             tools::tell_path_at_once(pml, listeners, (id, &spec), route);
         }
-        tell(&mut *state, listeners, communicator, Event::XferEnd, id, &mut spec);
-        tell(&mut *state, listeners, communicator, Event::Complete, id, &mut spec);
-        tell(&mut *state, listeners, communicator, Event::Notify, id, &mut spec);
+        raise_at_once(&mut *state, listeners, communicator, Event::XferEnd, id, &mut spec);
+        raise_at_once(&mut *state, listeners, communicator, Event::Complete, id, &mut spec);
+        raise_at_once(&mut *state, listeners, communicator, Event::Notify, id, &mut spec);
         leave(pml, state);
         listening::returns(call.tag);
     } else {
-        begun(pml, state, call, (id, route), Told::Begun);
+        begun(pml, state, call, (id, route), Raised::Begin);
     }
     true
 }
@@ -183,13 +183,13 @@ fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8],
 }
 
 /// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`,
-/// and have been told so much of it.
+/// and know these events of its transfer.
 #[cold]
 #[inline(never)]
-fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), told: Told) {
+fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), raised: Raised) {
     let request = take(&mut state, Mode::Standard, Owner::WatchedCall, call);
     events::set_number(&mut *state, request, id);
-    state.requests.get(request).core.watched.told = told;
+    state.requests.get(request).core.watched.raised = raised;
     messenger::send::begin(pml, &mut *state, request, route);
     wait(pml, state, request);
     listening::returns(call.tag);
@@ -201,7 +201,7 @@ fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) 
     if !is_finished(&mut state) {
         state = until(pml, state, is_finished, poll);
     }
-    events::request(&mut *state, request, Event::Notify);
+    events::raise(&mut *state, request, Event::Notify);
     state.requests.core(request).watched.renew(0);
     state.requests.give_back(request);
     leave_call(pml, state);
@@ -280,7 +280,7 @@ pub(crate) fn start<'pml>(
 
 /// Begins a send that is filled in. A buffered one is finished at once, and another request sends its copy.
 pub(super) fn begin(pml: &Pml, state: &mut State, request: Handle, Way { route, copy }: Way) {
-    events::request(state, request, Event::Activate);
+    events::raise(state, request, Event::Activate);
     let Some(copy) = copy else { return begin_by(pml, state, request, route) };
     let id = if unwatched().is_some() { 0 } else { events::number_of(state, request) };
     let call = state.requests.get(request).call();

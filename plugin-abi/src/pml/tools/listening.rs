@@ -202,7 +202,7 @@ fn notify(requests: impl Iterator<Item = Handle>) {
         let r = state.requests.get(request);
         if r.shell.is_to_notify && r.base().req_state == sys::OMPI_REQUEST_INACTIVE {
             r.shell.is_to_notify = false;
-            messenger::events::request(&mut *state, request, Event::Notify);
+            messenger::events::raise(&mut *state, request, Event::Notify);
         }
     }
 }
