@@ -5,6 +5,7 @@
 use ibex::messenger::host::Peers as _;
 use ibex::messenger::receive::search;
 use ibex::messenger::{flow_control, foreign};
+use ibex::transport::adapter::simulated::FIRST;
 
 use super::{Communicator, Process, name};
 
@@ -36,6 +37,13 @@ impl Process {
         foreign::left(&*shared, self, PRIVATE + other);
         self.holds_back.remove(&(other as i32));
         self.held_by.remove(&(other as i32));
+    }
+
+    /// Returns the indices in the fabric of the queue pairs to a process.
+    pub(crate) fn queue_pairs(&self, other: u32) -> Vec<usize> {
+        let ends = self.shared.ends().into_iter().filter(|end| end.rank == other).map(|end| end.route);
+        let numbers = ends.filter_map(|route| self.shared.port(route.rail()).queue_pair(route.to()));
+        numbers.map(|number| (number - FIRST) as usize).collect()
     }
 
     /// Begins to connect all ports to a process.

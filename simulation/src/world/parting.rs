@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{World, sorted};
 use crate::model::Matches;
 use crate::process::Wanted;
+use crate::program::Program;
 
 /// Time after which a process asks whether a peer lives from which it has parted.
 const ASKED: Duration = Duration::from_secs(2);
@@ -32,9 +33,11 @@ impl World {
         }
         self.process(at).part(other);
         self.process(other).part(at);
-        if fails {
+        // With several ports a link may be down when they meet, so that the other one cannot ask.
+        if fails && self.program.rails == 1 {
             self.ask(at);
-            self.has_failed = (0..self.fabric.queue_pairs()).any(|queue_pair| self.fabric.fail(queue_pair, false));
+            let mut queue_pairs = self.process(at).queue_pairs(other).into_iter();
+            self.has_failed = queue_pairs.any(|queue_pair| self.fabric.fail(queue_pair, false));
             self.poll(at as usize);
         }
         self.parted.insert(sorted(at, other), self.has_failed.then_some(other));
@@ -72,8 +75,11 @@ impl World {
     /// the other one has given up would be lost: its sender asks first, and the other one connects first.
     pub(super) fn meet(&mut self, from: u32, to: u32) {
         let Some(unaware) = self.parted.remove(&sorted(from, to)) else { return };
-        if unaware == Some(from) {
-            self.ask(from);
+        // With faults, the other one may not be the first.
+        let &Program { hello_faults, post_faults, .. } = &self.program;
+        let connects = unaware == Some(to) && hello_faults + post_faults == 0;
+        if let Some(unaware) = unaware.filter(|unaware| !connects && self.processes[*unaware as usize].is_some()) {
+            self.ask(unaware);
             self.settle();
         }
         for (one, other) in [(from, to), (to, from)] {
@@ -81,7 +87,7 @@ impl World {
                 process.meet(other);
             }
         }
-        if unaware == Some(to) {
+        if connects {
             self.process(from).connect(to);
             self.settle();
         }

@@ -129,7 +129,7 @@ pub(crate) struct State {
 }
 
 /// Number of the first queue pair.
-const FIRST: u32 = 0x100;
+pub const FIRST: u32 = 0x100;
 
 /// Instance of the first port.
 const INSTANCE: u64 = 7;
