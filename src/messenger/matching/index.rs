@@ -6,6 +6,7 @@
 //! more keys than buckets, and never shrinks; nothing else allocates. Used by long queues (`posted.rs`,
 //! `unexpected.rs`). Path: hot. Threads: one at a time. Tests: below, and `tests/histories.rs`.
 
+use super::pattern::MatchBits;
 use super::slab::{Links, NONE, Slab};
 
 /// Number of entries that a search compares before it builds the index that it needs. So a queue whose head is always
@@ -23,9 +24,9 @@ const YOUNGER: u32 = NONE - 1;
 const FIRST_BUCKETS: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct Index<E> {
     /// Bits of an entry's key that this index compares.
-    mask: u64,
+    mask: E,
     /// Position of this index' links in an entry's `links`.
     slot: usize,
     /// First entry of each chain. The length is a power of two, or 0 at first.
@@ -41,27 +42,45 @@ const fn hash(key: u64) -> u64 {
     (mixed ^ mixed >> 29 ^ key >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
 }
 
-impl Index {
-    pub(super) const fn new(mask: u64, slot: usize) -> Self {
+impl<E: MatchBits> Index<E> {
+    pub(super) const fn new(mask: E, slot: usize) -> Self {
         Index { mask, slot, buckets: Vec::new(), keys: 0 }
     }
 
+    /// The mask of the keys, whether or not there are entries.
     #[inline]
-    fn bucket(&self, key: u64) -> usize {
-        hash(key) as usize & (self.buckets.len().wrapping_sub(1))
+    pub(super) fn mask(&self) -> E {
+        self.mask
+    }
+
+    /// Sets the mask of an index without entries.
+    #[inline]
+    pub(super) fn set_mask(&mut self, mask: E) {
+        debug_assert!(self.is_empty(), "its entries have other keys");
+        self.mask = mask;
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys == 0
+    }
+
+    #[inline]
+    fn bucket(&self, key: E) -> usize {
+        hash(key.fold()) as usize & (self.buckets.len().wrapping_sub(1))
     }
 
     /// Returns the oldest entry with this key under the mask, or [`NONE`]; adds the entries compared to `attempts`.
     #[inline]
-    pub(super) fn first<P, const N: usize>(&self, slab: &Slab<P, N>, key: u64, attempts: &mut u32) -> u32 {
-        let key = key & self.mask;
-        if self.keys == 0 {
+    pub(super) fn first<P, const N: usize>(&self, slab: &Slab<E, P, N>, key: E, attempts: &mut u32) -> u32 {
+        let key = key.under(self.mask);
+        if self.is_empty() {
             return NONE;
         }
         let mut at = self.buckets[self.bucket(key)];
         while let Some(entry) = slab.get(at) {
             *attempts += 1;
-            if entry.key & self.mask == key {
+            if entry.key.under(self.mask) == key {
                 break;
             }
             at = entry.links[self.slot].chain;
@@ -70,9 +89,9 @@ impl Index {
     }
 
     /// Adds the entry as the youngest of its key.
-    pub(super) fn push<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
+    pub(super) fn push<P, const N: usize>(&mut self, slab: &mut Slab<E, P, N>, at: u32) {
         let slot = self.slot;
-        let key = slab.at(at).key & self.mask;
+        let key = slab.at(at).key.under(self.mask);
         let oldest = self.first(slab, key, &mut 0);
         if let Some(entry) = slab.get_mut(oldest) {
             let prev = std::mem::replace(&mut entry.links[slot].prev, at);
@@ -89,9 +108,9 @@ impl Index {
         slab.at(at).links[slot] = Links { next: NONE, prev: at, chain };
     }
 
-    pub(super) fn remove<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
+    pub(super) fn remove<P, const N: usize>(&mut self, slab: &mut Slab<E, P, N>, at: u32) {
         let slot = self.slot;
-        let key = slab.at(at).key & self.mask;
+        let key = slab.at(at).key.under(self.mask);
         let Links { next, prev, chain } = slab.at(at).links[slot];
         if chain == YOUNGER {
             slab.at(prev).links[slot].next = next;
@@ -122,24 +141,24 @@ impl Index {
     }
 
     /// Removes all entries. `keys` are the keys of all of them: the cost is proportional to these, not to the table.
-    pub(super) fn clear(&mut self, keys: impl Iterator<Item = u64>) {
-        if self.keys == 0 {
+    pub(super) fn clear(&mut self, keys: impl Iterator<Item = E>) {
+        if self.is_empty() {
             return;
         }
         for key in keys {
-            let bucket = self.bucket(key & self.mask);
+            let bucket = self.bucket(key.under(self.mask));
             self.buckets[bucket] = NONE;
         }
         self.keys = 0;
     }
 
     #[cold]
-    fn grow<P, const N: usize>(&mut self, slab: &mut Slab<P, N>) {
+    fn grow<P, const N: usize>(&mut self, slab: &mut Slab<E, P, N>) {
         let room = (self.buckets.len() * 2).max(FIRST_BUCKETS);
         let old = std::mem::replace(&mut self.buckets, vec![NONE; room]);
         for mut at in old {
             while at != NONE {
-                let bucket = self.bucket(slab.at(at).key & self.mask);
+                let bucket = self.bucket(slab.at(at).key.under(self.mask));
                 let first = std::mem::replace(&mut self.buckets[bucket], at);
                 at = std::mem::replace(&mut slab.at(at).links[self.slot].chain, first);
             }
@@ -151,16 +170,33 @@ impl Index {
 mod tests {
     use super::super::slab::List;
     use super::*;
+    use crate::messenger::matching::Tagged;
 
-    struct Keys {
-        slab: Slab<(), 1>,
+    struct Keys<E> {
+        slab: Slab<E, (), 1>,
         list: List,
-        index: Index,
+        index: Index<E>,
     }
 
-    impl Keys {
-        fn new(keys: impl IntoIterator<Item = u64>) -> Self {
-            let mut all = Keys { slab: Slab::new(), list: List::EMPTY, index: Index::new(!0, 0) };
+    impl MatchBits for u64 {
+        const NO_BITS: Self = 0;
+
+        fn under(self, mask: Self) -> Self {
+            self & mask
+        }
+
+        fn fold(self) -> u64 {
+            self
+        }
+
+        fn side(self) -> usize {
+            0
+        }
+    }
+
+    impl<E: MatchBits> Keys<E> {
+        fn new(all_bits: E, keys: impl IntoIterator<Item = E>) -> Self {
+            let mut all = Keys { slab: Slab::new(), list: List::EMPTY, index: Index::new(all_bits, 0) };
             for (place, key) in keys.into_iter().enumerate() {
                 all.slab.push(&mut all.list, key, ());
                 all.index.push(&mut all.slab, place as u32);
@@ -168,7 +204,7 @@ mod tests {
             all
         }
 
-        fn first(&self, key: u64) -> (u32, u32) {
+        fn first(&self, key: E) -> (u32, u32) {
             let mut attempts = 0;
             (self.index.first(&self.slab, key, &mut attempts), attempts)
         }
@@ -182,7 +218,7 @@ mod tests {
     #[test]
     fn first_returns_the_oldest_entry_of_a_key_whichever_entries_have_left() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut keys = Keys::new([5, 5, 5]);
+            let mut keys = Keys::new(!0, [5, 5, 5]);
             let mut left = vec![0, 1, 2];
             for at in order {
                 keys.remove(at);
@@ -197,7 +233,7 @@ mod tests {
     fn a_growing_table_keeps_its_entries() {
         let (count, room) = if cfg!(miri) { (100_u32, 128) } else { (1000, 1024) };
         let numbers = || 0..u64::from(count);
-        let mut keys = Keys::new(numbers().chain(numbers()));
+        let mut keys = Keys::new(!0, numbers().chain(numbers()));
         assert_eq!((keys.index.keys, keys.index.buckets.len()), (count as usize, room));
         assert!(numbers().all(|key| keys.first(key).0 == key as u32));
         (0..count).for_each(|at| keys.remove(at));
@@ -206,6 +242,14 @@ mod tests {
         keys.index.clear(left.into_iter());
         assert!(numbers().all(|key| keys.first(key).0 == NONE));
         assert!(keys.index.buckets.iter().all(|bucket| *bucket == NONE));
+    }
+
+    fn assert_spread<E: MatchBits>(name: &str, all_bits: E, set: &[E]) {
+        let keys = Keys::new(all_bits, set.iter().copied());
+        let attempts: Vec<u32> = set.iter().map(|key| keys.first(*key).1).collect();
+        let mean = f64::from(attempts.iter().sum::<u32>()) / set.len() as f64;
+        assert!(mean < 1.7, "{name}: {mean} attempts in the mean");
+        assert!(attempts.iter().all(|attempts| *attempts <= 12), "{name}");
     }
 
     #[test]
@@ -221,11 +265,13 @@ mod tests {
             ("a grid", (0..side * side).map(|number| ((number / side) << 32) | (number % side)).collect()),
         ];
         for (name, set) in sets {
-            let keys = Keys::new(set.iter().copied());
-            let attempts: Vec<u32> = set.iter().map(|key| keys.first(*key).1).collect();
-            let mean = f64::from(attempts.iter().sum::<u32>()) / set.len() as f64;
-            assert!(mean < 1.7, "{name}: {mean} attempts in the mean");
-            assert!(attempts.iter().all(|attempts| *attempts <= 12), "{name}");
+            assert_spread(name, !0, &set);
+            // The same in libfabric's envelopes: the rank as a source, or in a tag's high bits.
+            let all_bits = Tagged { source: !0, tag: !0 };
+            let set_of = |of: fn(u64) -> Tagged| set.iter().map(|key| of(*key)).collect::<Vec<_>>();
+            assert_spread(name, all_bits, &set_of(|key| Tagged { source: key >> 32, tag: key & 0xffff_ffff }));
+            assert_spread(name, all_bits, &set_of(|key| Tagged { source: key >> 32, tag: key << 32 }));
+            assert_spread(name, all_bits, &set_of(|key| Tagged { source: 3, tag: key }));
         }
     }
 }

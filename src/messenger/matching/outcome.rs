@@ -16,7 +16,7 @@
 //!
 //! Path: hot, plain values. Tests: `tests/`.
 
-use super::pattern::Envelope;
+use super::Envelope;
 use super::slab::Handle;
 
 /// The handle of a posted receive, to cancel it. It is refused once the receive has been matched or cancelled.
@@ -59,18 +59,18 @@ pub struct Searched<T> {
 
 /// An unexpected message that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message<U> {
+pub struct Message<U, E = Envelope> {
     /// The envelope: sender and tag.
-    pub envelope: Envelope,
+    pub envelope: E,
     /// The caller's message, or a handle of it.
     pub message: U,
 }
 
 /// The content of a communicator that ended.
 #[derive(Debug)]
-pub struct Remains<R, U> {
+pub struct Remains<R, U, E = Envelope> {
     /// Receives without a message.
     pub receives: Vec<R>,
     /// Messages without a receive: unexpected ones, and those of matched probes whose handles were not used.
-    pub messages: Vec<Message<U>>,
+    pub messages: Vec<Message<U, E>>,
 }

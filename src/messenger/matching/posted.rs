@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The posted receives of a communicator. A list has all receives in posting order. When the list becomes long, each
-//! receive is also in one of four indexes: for receives that specify source and tag, tag, source, or nothing. Each
-//! index yields the oldest receive that takes a message; the smallest number among these four was posted first.
-//! Receives for negative tags have a list of their own, because no message could go to a receive of either list. Used
-//! by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+//! receive is also in an index for receives of its mask, which yields the oldest that takes a message; the smallest
+//! number among those of all indexes was posted first. Four masks have an index at a time, and MPI has no more. The
+//! receives with further masks share one more index, whose mask compares nothing, so that all its entries have the same
+//! key: a search follows them in posting order. Each side ([`MatchBits::side`]) has a list of its own, because no
+//! message could go to a receive of either list. Used by [`super::Matching`]. Path: hot. Threads: one at a time.
+//! Tests: `tests/`.
 
 use super::index::{Index, LONG, SHORT};
-use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
+use super::pattern::{MatchBits, Pattern};
 use super::slab::{Handle, List, NONE, Slab};
 
+/// Number of masks that have an index, and the index of the receives with further masks.
+const OTHERS: usize = 4;
+
 #[derive(Debug, Clone, Copy)]
-struct Receive<R> {
-    mask: u64,
+struct Receive<R, E> {
+    mask: E,
     /// Number of receives posted before it.
     number: u64,
     request: R,
 }
 
 #[derive(Debug)]
-pub(super) struct Posted<R> {
-    slab: Slab<Receive<R>, 1>,
-    /// In posting order: for tags of at least 0, for negative tags.
+pub(super) struct Posted<R, E> {
+    slab: Slab<E, Receive<R, E>, 1>,
+    /// In posting order, by side.
     order: [List; 2],
     indexed: bool,
-    indexes: [Index; 4],
+    indexes: [Index<E>; OTHERS + 1],
     len: u32,
     number: u64,
 }
 
-impl<R: Copy> Posted<R> {
+impl<R: Copy, E: MatchBits> Posted<R, E> {
     pub(super) const fn new() -> Self {
         Posted {
             slab: Slab::new(),
             order: [List::EMPTY; 2],
             indexed: false,
-            indexes: [
-                Index::new(SPECIFIED[class::EXACT], 0),
-                Index::new(SPECIFIED[class::ANY_SOURCE], 0),
-                Index::new(SPECIFIED[class::ANY_TAG], 0),
-                Index::new(SPECIFIED[class::ANY], 0),
-            ],
+            indexes: [const { Index::new(E::NO_BITS, 0) }; OTHERS + 1],
             len: 0,
             number: 0,
         }
@@ -50,11 +50,11 @@ impl<R: Copy> Posted<R> {
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, pattern: Pattern, request: R) -> Handle {
-        let receive = Receive { mask: pattern.mask(), number: self.number, request };
+    pub(super) fn insert(&mut self, pattern: Pattern<E>, request: R) -> Handle {
+        let receive = Receive { mask: pattern.mask, number: self.number, request };
         self.number += 1;
         self.len += 1;
-        let handle = self.slab.push(&mut self.order[side(pattern.key())], pattern.key(), receive);
+        let handle = self.slab.push(&mut self.order[pattern.key.side()], pattern.key, receive);
         if self.indexed {
             self.index(handle.at());
         }
@@ -63,11 +63,11 @@ impl<R: Copy> Posted<R> {
 
     /// Removes the receive that takes the message; returns it and the number of receives compared.
     #[inline]
-    pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
-        let list = &mut self.order[side(envelope.key())];
+    pub(super) fn take(&mut self, envelope: E) -> (Option<R>, u32) {
+        let list = &mut self.order[envelope.side()];
         let at = list.head;
         let Some(entry) = self.slab.get(at) else { return (None, 0) };
-        if self.indexed || (entry.key ^ envelope.key()) & entry.payload.mask != 0 {
+        if self.indexed || entry.key != envelope.under(entry.payload.mask) {
             return self.take_further(envelope);
         }
         let receive = self.slab.remove_head(list, at).payload;
@@ -76,7 +76,7 @@ impl<R: Copy> Posted<R> {
     }
 
     #[inline(never)]
-    fn take_further(&mut self, envelope: Envelope) -> (Option<R>, u32) {
+    fn take_further(&mut self, envelope: E) -> (Option<R>, u32) {
         let (at, attempts) = if self.indexed { self.find_indexed(envelope, 0) } else { self.find(envelope) };
         if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
     }
@@ -96,13 +96,12 @@ impl<R: Copy> Posted<R> {
     }
 
     /// Walks the list, and builds the indexes after [`LONG`] entries.
-    fn find(&mut self, envelope: Envelope) -> (u32, u32) {
-        let key = envelope.key();
-        let mut at = self.order[side(key)].head;
+    fn find(&mut self, envelope: E) -> (u32, u32) {
+        let mut at = self.order[envelope.side()].head;
         let mut attempts = 0;
         while let Some(entry) = self.slab.get(at) {
             attempts += 1;
-            if (entry.key ^ key) & entry.payload.mask == 0 {
+            if entry.key == envelope.under(entry.payload.mask) {
                 break;
             }
             if attempts == LONG {
@@ -115,7 +114,7 @@ impl<R: Copy> Posted<R> {
 
     #[cold]
     #[inline(never)]
-    fn build_and_find(&mut self, envelope: Envelope) -> (u32, u32) {
+    fn build_and_find(&mut self, envelope: E) -> (u32, u32) {
         for side in 0..2 {
             let mut at = self.order[side].head;
             while at != NONE {
@@ -127,26 +126,43 @@ impl<R: Copy> Posted<R> {
         self.find_indexed(envelope, LONG)
     }
 
-    fn find_indexed(&self, envelope: Envelope, mut attempts: u32) -> (u32, u32) {
-        let key = envelope.key();
-        // A negative tag needs only the classes that name a tag.
-        let classes = if envelope.tag() < 0 { class::ANY_TAG } else { self.indexes.len() };
+    fn find_indexed(&self, envelope: E, mut attempts: u32) -> (u32, u32) {
         let mut first = (NONE, u64::MAX);
-        for index in &self.indexes[..classes] {
-            let at = index.first(&self.slab, key, &mut attempts);
-            if let Some(entry) = self.slab.get(at)
+        for index in &self.indexes {
+            let mut at = index.first(&self.slab, envelope, &mut attempts);
+            while let Some(entry) = self.slab.get(at)
                 && entry.payload.number < first.1
             {
-                first = (at, entry.payload.number);
+                // Only one of the further masks may not take the message.
+                if entry.key == envelope.under(entry.payload.mask) {
+                    first = (at, entry.payload.number);
+                    break;
+                }
+                at = entry.links[0].next;
+                attempts += u32::from(at != NONE);
             }
         }
         (first.0, attempts)
     }
 
+    /// The index that has the receives with this mask.
+    fn index_of(&self, mask: E) -> usize {
+        self.indexes[..OTHERS].iter().position(|index| index.mask() == mask).unwrap_or(OTHERS)
+    }
+
     #[inline(never)]
     fn index(&mut self, at: u32) {
-        let class = class_of(self.slab.at(at).payload.mask);
-        self.indexes[class].push(&mut self.slab, at);
+        let mask = self.slab.at(at).payload.mask;
+        let mut index = self.index_of(mask);
+        // An index without receives takes on another mask, unless one of the others might have this mask.
+        if index == OTHERS
+            && self.indexes[OTHERS].is_empty()
+            && let Some(empty) = self.indexes[..OTHERS].iter().position(Index::is_empty)
+        {
+            self.indexes[empty].set_mask(mask);
+            index = empty;
+        }
+        self.indexes[index].push(&mut self.slab, at);
     }
 
     fn remove(&mut self, at: u32) -> R {
@@ -154,15 +170,16 @@ impl<R: Copy> Posted<R> {
             self.unindex(at);
         }
         self.len -= 1;
-        let side = side(self.slab.at(at).key);
+        let side = self.slab.at(at).key.side();
         self.slab.remove(&mut self.order[side], at).payload.request
     }
 
     /// Removes the receive from its index. If few receives remain, empties all indexes.
     #[inline(never)]
     fn unindex(&mut self, at: u32) {
-        let class = class_of(self.slab.at(at).payload.mask);
-        self.indexes[class].remove(&mut self.slab, at);
+        let mask = self.slab.at(at).payload.mask;
+        let index = self.index_of(mask);
+        self.indexes[index].remove(&mut self.slab, at);
         if self.len <= SHORT + 1 {
             for index in &mut self.indexes {
                 index.clear(self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.key));

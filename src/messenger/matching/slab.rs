@@ -20,8 +20,8 @@ pub(super) struct Links {
 const UNLINKED: Links = Links { next: NONE, prev: NONE, chain: NONE };
 
 #[derive(Debug)]
-pub(super) struct Entry<P, const N: usize> {
-    pub(super) key: u64,
+pub(super) struct Entry<E, P, const N: usize> {
+    pub(super) key: E,
     /// The next entry in the list, or the next free place.
     pub(super) next: u32,
     pub(super) prev: u32,
@@ -67,34 +67,34 @@ impl List {
 }
 
 #[derive(Debug)]
-pub(super) struct Slab<P, const N: usize> {
-    entries: Vec<Entry<P, N>>,
+pub(super) struct Slab<E, P, const N: usize> {
+    entries: Vec<Entry<E, P, N>>,
     free: u32,
 }
 
-impl<P, const N: usize> Slab<P, N> {
+impl<E, P, const N: usize> Slab<E, P, N> {
     pub(super) const fn new() -> Self {
         Slab { entries: Vec::new(), free: NONE }
     }
 
     #[inline]
-    pub(super) fn get(&self, at: u32) -> Option<&Entry<P, N>> {
+    pub(super) fn get(&self, at: u32) -> Option<&Entry<E, P, N>> {
         self.entries.get(at as usize)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry<P, N>> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry<E, P, N>> {
         self.entries.get_mut(at as usize)
     }
 
     #[inline]
-    pub(super) fn at(&mut self, at: u32) -> &mut Entry<P, N> {
+    pub(super) fn at(&mut self, at: u32) -> &mut Entry<E, P, N> {
         &mut self.entries[at as usize]
     }
 
     /// Adds an entry at the end of the list.
     #[inline]
-    pub(super) fn push(&mut self, list: &mut List, key: u64, payload: P) -> Handle {
+    pub(super) fn push(&mut self, list: &mut List, key: E, payload: P) -> Handle {
         let prev = list.tail;
         let (at, generation) = match self.entries.get_mut(self.free as usize) {
             Some(place) => {
@@ -118,7 +118,7 @@ impl<P, const N: usize> Slab<P, N> {
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, entry: Entry<P, N>) -> (u32, u32) {
+    fn grow(&mut self, entry: Entry<E, P, N>) -> (u32, u32) {
         assert!(self.entries.len() < NONE as usize, "places have 32 bits");
         let generation = entry.generation;
         self.entries.push(entry);
@@ -126,7 +126,7 @@ impl<P, const N: usize> Slab<P, N> {
     }
 
     /// Removes the entry from its list and frees its place. The caller may still read the payload.
-    pub(super) fn remove(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
+    pub(super) fn remove(&mut self, list: &mut List, at: u32) -> &mut Entry<E, P, N> {
         self.unlink(list, at);
         let free = std::mem::replace(&mut self.free, at);
         let entry = self.at(at);
@@ -137,7 +137,7 @@ impl<P, const N: usize> Slab<P, N> {
 
     /// Removes the head of the list, which is at `at`. Hot.
     #[inline]
-    pub(super) fn remove_head(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
+    pub(super) fn remove_head(&mut self, list: &mut List, at: u32) -> &mut Entry<E, P, N> {
         let next = self.at(at).next;
         list.head = next;
         match self.get_mut(next) {
@@ -187,7 +187,7 @@ impl<P, const N: usize> Slab<P, N> {
     }
 
     /// Returns the entries of the list and their places, oldest first.
-    pub(super) fn iter(&self, list: &List) -> impl Iterator<Item = (u32, &Entry<P, N>)> {
+    pub(super) fn iter(&self, list: &List) -> impl Iterator<Item = (u32, &Entry<E, P, N>)> {
         let mut at = list.head;
         std::iter::from_fn(move || {
             let entry = self.get(at)?;
@@ -200,7 +200,7 @@ impl<P, const N: usize> Slab<P, N> {
 mod tests {
     use super::*;
 
-    fn keys(slab: &Slab<(), 0>, list: &List) -> Vec<u64> {
+    fn keys(slab: &Slab<u64, (), 0>, list: &List) -> Vec<u64> {
         slab.iter(list).map(|(_, entry)| entry.key).collect()
     }
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn resolve_refuses_a_handle_whose_place_has_another_entry() {
-        let (mut slab, mut list) = (Slab::<(), 0>::new(), List::EMPTY);
+        let (mut slab, mut list) = (Slab::<u64, (), 0>::new(), List::EMPTY);
         let first = slab.push(&mut list, 1, ());
         assert_eq!(slab.resolve(Handle::from_bits(first.bits())), Some(0));
         slab.remove(&mut list, 0);

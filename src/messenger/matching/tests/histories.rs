@@ -1,101 +1,87 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories of a communicator, compared with the model after each step; `PROPTEST_CASES` sets how many (256). A
-//! history has phases. A phase prefers posts or arrivals, so that queues grow long, get indexes and become empty again;
-//! and it has few or many different envelopes.
+//! Random histories of a communicator, compared with the model after each step, for each kind of envelopes
+//! (`kinds.rs`); `PROPTEST_CASES` sets how many (256). A history has phases. A phase prefers posts or arrivals, so that
+//! queues grow long, get indexed and become empty again; and it has few or many different envelopes.
 
-use super::Numbered;
-use crate::messenger::matching::{
-    ANY_SOURCE, ANY_TAG, Envelope, Message, MessageHandle, Pattern, ReceiveHandle, Remains,
-};
+use super::kinds::{Kind, Libfabric, Mpi};
+use crate::messenger::matching::{Matching, Message, MessageHandle, ReceiveHandle, Remains};
 use proptest::prelude::*;
 
+/// A receive or a message, in the words of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
-    source: i32,
-    tag: i32,
+struct Entry<T> {
+    what: T,
     number: u32,
 }
 
-/// The matching as two lists, searched from the front: a literal model of MPI's text.
-#[derive(Debug, Default)]
-struct Model {
-    receives: Vec<Entry>,
-    messages: Vec<Entry>,
+/// The matching as two lists, searched from the front: a literal model of the text.
+#[derive(Debug)]
+struct Model<K: Kind> {
+    receives: Vec<Entry<K::Receive>>,
+    messages: Vec<Entry<K::Message>>,
 }
 
-fn takes(receive: Entry, message: Entry) -> bool {
-    (receive.source == ANY_SOURCE || receive.source == message.source)
-        && (receive.tag == message.tag || receive.tag == ANY_TAG && message.tag >= 0)
-}
-
-impl Model {
-    fn probe(&self, receive: Entry) -> Option<Entry> {
-        self.messages.iter().copied().find(|message| takes(receive, *message))
+impl<K: Kind> Model<K> {
+    fn probe(&self, receive: K::Receive) -> Option<Entry<K::Message>> {
+        self.messages.iter().copied().find(|message| K::takes(receive, message.what))
     }
 
-    fn take(&mut self, receive: Entry) -> Option<Entry> {
-        let at = self.messages.iter().position(|message| takes(receive, *message))?;
+    fn take(&mut self, receive: K::Receive) -> Option<Entry<K::Message>> {
+        let at = self.messages.iter().position(|message| K::takes(receive, message.what))?;
         Some(self.messages.remove(at))
     }
 
-    fn post(&mut self, receive: Entry) -> Option<Entry> {
-        let taken = self.take(receive);
+    fn post(&mut self, receive: Entry<K::Receive>) -> Option<Entry<K::Message>> {
+        let taken = self.take(receive.what);
         if taken.is_none() {
             self.receives.push(receive);
         }
         taken
     }
 
-    fn arrive(&mut self, message: Entry) -> Option<Entry> {
-        let Some(at) = self.receives.iter().position(|receive| takes(*receive, message)) else {
+    fn arrive(&mut self, message: Entry<K::Message>) -> Option<Entry<K::Receive>> {
+        let Some(at) = self.receives.iter().position(|receive| K::takes(receive.what, message.what)) else {
             self.messages.push(message);
             return None;
         };
         Some(self.receives.remove(at))
     }
+}
 
-    fn withdraw(list: &mut Vec<Entry>, number: u32) -> Option<Entry> {
-        let at = list.iter().position(|entry| entry.number == number)?;
-        Some(list.remove(at))
-    }
+fn withdraw<T>(list: &mut Vec<Entry<T>>, number: u32) -> Option<Entry<T>> {
+    let at = list.iter().position(|entry| entry.number == number)?;
+    Some(list.remove(at))
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
-    Post(i32, i32),
-    Arrive(i32, i32),
-    Probe(i32, i32),
-    MatchedProbe(i32, i32),
+enum Step<R, M> {
+    Post(R),
+    Arrive(M),
+    Probe(R),
+    MatchedProbe(R),
     /// Cancels the handle at this fraction (of 2^16) of all handles so far.
     Cancel(u16),
     Take(u16),
 }
 
-fn tag() -> impl Strategy<Value = i32> {
-    prop_oneof![6 => 0..4_i32, 1 => Just(i32::MAX), 2 => -3..=-2_i32, 1 => Just(i32::MIN)]
-}
-
-fn pattern(ranks: i32) -> impl Strategy<Value = (i32, i32)> {
-    let source = prop_oneof![4 => 0..ranks, 1 => Just(ANY_SOURCE)];
-    (source, prop_oneof![4 => tag(), 1 => Just(ANY_TAG)])
-}
+type StepOf<K> = Step<<K as Kind>::Receive, <K as Kind>::Message>;
 
 /// A step of a phase with these weights of posts and arrivals.
-fn step(ranks: i32, posts: u32, arrivals: u32) -> impl Strategy<Value = Step> {
+fn step<K: Kind>(ranks: i32, posts: u32, arrivals: u32) -> impl Strategy<Value = StepOf<K>> {
     prop_oneof![
-        posts * 4 => pattern(ranks).prop_map(|(source, tag)| Step::Post(source, tag)),
-        arrivals * 4 => (0..ranks, tag()).prop_map(|(source, tag)| Step::Arrive(source, tag)),
-        2 => pattern(ranks).prop_map(|(source, tag)| Step::Probe(source, tag)),
-        1 => pattern(ranks).prop_map(|(source, tag)| Step::MatchedProbe(source, tag)),
+        posts * 4 => K::receives(ranks).prop_map(Step::Post),
+        arrivals * 4 => K::messages(ranks).prop_map(Step::Arrive),
+        2 => K::receives(ranks).prop_map(Step::Probe),
+        1 => K::receives(ranks).prop_map(Step::MatchedProbe),
         1 => any::<u16>().prop_map(Step::Cancel),
         1 => any::<u16>().prop_map(Step::Take),
     ]
 }
 
-fn phase() -> impl Strategy<Value = Vec<Step>> {
+fn phase<K: Kind>() -> impl Strategy<Value = Vec<StepOf<K>>> {
     let weights = prop_oneof![Just((1, 1)), Just((6, 1)), Just((1, 6)), Just((1, 0)), Just((0, 1))];
     (prop_oneof![Just(2), Just(40)], weights)
-        .prop_flat_map(|(ranks, (posts, arrivals))| prop::collection::vec(step(ranks, posts, arrivals), 1..60))
+        .prop_flat_map(|(ranks, (posts, arrivals))| prop::collection::vec(step::<K>(ranks, posts, arrivals), 1..60))
 }
 
 #[derive(Default)]
@@ -108,60 +94,63 @@ fn pick<T: Copy>(of: &[T], part: u16) -> Option<T> {
     of.get((of.len() * usize::from(part)) >> 16).copied()
 }
 
-fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
-    Entry { source: envelope.source(), tag: envelope.tag(), number: message }
+fn entry_of<K: Kind>(Message { envelope, message }: Message<u32, K::Envelope>) -> Entry<K::Message> {
+    Entry { what: K::message(envelope), number: message }
 }
 
-#[derive(Default)]
-struct History {
-    matching: Numbered,
-    model: Model,
-    aside: Vec<Entry>,
+struct History<K: Kind> {
+    matching: Matching<u32, u32, K::Envelope>,
+    model: Model<K>,
+    aside: Vec<Entry<K::Message>>,
     handles: Handles,
     next: u32,
 }
 
-impl History {
-    fn entry(&mut self, source: i32, tag: i32) -> Entry {
-        self.next += 1;
-        Entry { source, tag, number: self.next }
+impl<K: Kind> History<K> {
+    fn new() -> Self {
+        let model = Model { receives: Vec::new(), messages: Vec::new() };
+        History { matching: Matching::new(), model, aside: Vec::new(), handles: Handles::default(), next: 0 }
     }
 
-    fn post(&mut self, source: i32, tag: i32) {
-        let entry = self.entry(source, tag);
-        let found = self.matching.search_unexpected(Pattern::new(source, tag)).found;
+    fn entry<T>(&mut self, what: T) -> Entry<T> {
+        self.next += 1;
+        Entry { what, number: self.next }
+    }
+
+    fn post(&mut self, receive: K::Receive) {
+        let entry = self.entry(receive);
+        let found = self.matching.search_unexpected(K::pattern(receive)).found;
         if found.is_none() {
-            let handle = self.matching.insert_posted(Pattern::new(source, tag), entry.number);
+            let handle = self.matching.insert_posted(K::pattern(receive), entry.number);
             self.handles.receives.push((handle, entry.number));
         }
-        assert_eq!(found.map(entry_of), self.model.post(entry));
+        assert_eq!(found.map(entry_of::<K>), self.model.post(entry));
     }
 
-    fn arrive(&mut self, source: i32, tag: i32) {
-        let entry = self.entry(source, tag);
-        let found = self.matching.search_posted(Envelope::new(source, tag)).found;
+    fn arrive(&mut self, message: K::Message) {
+        let entry = self.entry(message);
+        let found = self.matching.search_posted(K::envelope(message)).found;
         if found.is_none() {
-            let handle = self.matching.insert_unexpected(Envelope::new(source, tag), entry.number);
+            let handle = self.matching.insert_unexpected(K::envelope(message), entry.number);
             self.handles.messages.push((handle, entry.number));
         }
         assert_eq!(found, self.model.arrive(entry).map(|receive| receive.number));
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: StepOf<K>) {
         match step {
-            Step::Post(source, tag) => self.post(source, tag),
-            Step::Arrive(source, tag) => self.arrive(source, tag),
-            Step::Probe(source, tag) => {
-                let found = self.matching.probe(Pattern::new(source, tag)).found;
+            Step::Post(receive) => self.post(receive),
+            Step::Arrive(message) => self.arrive(message),
+            Step::Probe(receive) => {
+                let found = self.matching.probe(K::pattern(receive)).found;
                 let found =
-                    found.map(|Message { envelope, message }| entry_of(Message { envelope, message: *message }));
-                assert_eq!(found, self.model.probe(Entry { source, tag, number: 0 }));
+                    found.map(|Message { envelope, message }| entry_of::<K>(Message { envelope, message: *message }));
+                assert_eq!(found, self.model.probe(receive));
             }
-            Step::MatchedProbe(source, tag) => {
-                let found = self.matching.matched_probe(Pattern::new(source, tag)).found;
-                let expected = self.model.take(Entry { source, tag, number: 0 });
-                let at = |entry: Entry| Envelope::new(entry.source, entry.tag);
-                assert_eq!(found.map(|message| message.envelope), expected.map(at));
+            Step::MatchedProbe(receive) => {
+                let found = self.matching.matched_probe(K::pattern(receive)).found;
+                let expected = self.model.take(receive);
+                assert_eq!(found.map(|message| K::message(message.envelope)), expected.map(|entry| entry.what));
                 if let (Some(message), Some(entry)) = (found, expected) {
                     assert_eq!(self.matching.message_mut(message.message).copied(), Some(entry.number));
                     self.aside.push(entry);
@@ -169,15 +158,14 @@ impl History {
             }
             Step::Cancel(part) => {
                 let Some((handle, number)) = pick(&self.handles.receives, part) else { return };
-                let expected = Model::withdraw(&mut self.model.receives, number);
+                let expected = withdraw(&mut self.model.receives, number);
                 assert!(!self.matching.cancel(handle, u32::MAX), "another's");
                 assert_eq!(self.matching.cancel(handle, number), expected.is_some());
             }
             Step::Take(part) => {
                 let Some((handle, number)) = pick(&self.handles.messages, part) else { return };
-                let expected = Model::withdraw(&mut self.model.messages, number)
-                    .or_else(|| Model::withdraw(&mut self.aside, number));
-                assert_eq!(self.matching.take(handle).map(entry_of), expected);
+                let expected = withdraw(&mut self.model.messages, number).or_else(|| withdraw(&mut self.aside, number));
+                assert_eq!(self.matching.take(handle).map(entry_of::<K>), expected);
             }
         }
         assert_eq!(self.matching.posted() as usize, self.model.receives.len());
@@ -189,7 +177,7 @@ impl History {
         let Remains { mut receives, messages } = self.matching.into_remains();
         receives.sort_unstable();
         assert_eq!(receives, self.model.receives.iter().map(|entry| entry.number).collect::<Vec<_>>());
-        let mut messages: Vec<Entry> = messages.into_iter().map(entry_of).collect();
+        let mut messages: Vec<Entry<K::Message>> = messages.into_iter().map(entry_of::<K>).collect();
         messages.sort_unstable_by_key(|entry| entry.number);
         let mut expected = [self.model.messages, self.aside].concat();
         expected.sort_unstable_by_key(|entry| entry.number);
@@ -197,8 +185,8 @@ impl History {
     }
 }
 
-fn run(phases: &[Vec<Step>]) {
-    let mut history = History::default();
+fn run<K: Kind>(phases: &[Vec<StepOf<K>>]) {
+    let mut history = History::<K>::new();
     for step in phases.iter().flatten() {
         history.step(*step);
     }
@@ -208,7 +196,17 @@ fn run(phases: &[Vec<Step>]) {
 proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "Miri takes minutes to make a history")]
-    fn every_step_of_a_history_has_the_result_of_the_model(phases in prop::collection::vec(phase(), 1..8)) {
-        run(&phases);
+    fn every_step_of_a_history_of_mpi_has_the_result_of_the_model(
+        phases in prop::collection::vec(phase::<Mpi>(), 1..8)
+    ) {
+        run::<Mpi>(&phases);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri takes minutes to make a history")]
+    fn every_step_of_a_history_of_libfabric_has_the_result_of_the_model(
+        phases in prop::collection::vec(phase::<Libfabric>(), 1..8)
+    ) {
+        run::<Libfabric>(&phases);
     }
 }

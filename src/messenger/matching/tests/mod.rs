@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the matching: each rule alone (`rules.rs`), the table (`contexts.rs`), how the work grows (`steps.rs`),
-//! and random histories against lists that are obviously right (`histories.rs`).
+//! and random histories against lists that are obviously right (`histories.rs`), for each kind of envelopes
+//! (`kinds.rs`).
 
 mod contexts;
 mod histories;
+mod kinds;
 mod rules;
 mod steps;
 

@@ -3,7 +3,7 @@
 //! walks the head of the list and builds an index; the tests limit the later ones.
 
 use super::Numbered;
-use crate::messenger::matching::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
+use crate::messenger::matching::{ADDR_UNSPEC, ANY_SOURCE, ANY_TAG, Envelope, Matching, Pattern, Tagged};
 
 const LENGTH: i32 = if cfg!(miri) { 60 } else { 100_000 };
 
@@ -66,6 +66,34 @@ fn a_search_finds_one_unexpected_message_among_many_in_a_few_steps_whatever_the_
         assert_few(&attempts, "unexpected");
         let searched = matching.search_unexpected(Pattern::new(ANY_SOURCE, ANY_TAG));
         assert!(searched.found.is_some() && searched.attempts == 1);
+    }
+}
+
+#[test]
+fn searches_with_few_masks_of_ignored_bits_take_few_steps_whichever_masks() {
+    const PROTOCOL: u64 = 1 << 63;
+    let pattern = |class: i32, number: u64| match class {
+        0 => Pattern::tagged(number, number, PROTOCOL),
+        1 => Pattern::tagged(ADDR_UNSPEC, number, PROTOCOL),
+        _ => Pattern::tagged(number, 0, PROTOCOL | 0xffff_ffff),
+    };
+    for class in 0..3 {
+        let mut matching = Matching::<u64, u64, Tagged>::new();
+        for number in 0..LENGTH as u64 {
+            matching.insert_posted(pattern((class + number as i32) % 3, number), number);
+            matching.insert_unexpected(Tagged { source: number, tag: number }, number);
+        }
+        let (mut posted, mut unexpected) = (Vec::new(), Vec::new());
+        for number in places().map(|place| place as u64) {
+            let searched = matching.search_posted(Tagged { source: number, tag: PROTOCOL | number });
+            assert_eq!(searched.found, Some(number));
+            posted.push(searched.attempts);
+            let searched = matching.search_unexpected(pattern(class, number));
+            assert_eq!(searched.found.map(|message| message.message), Some(number));
+            unexpected.push(searched.attempts);
+        }
+        assert_few(&posted, "posted");
+        assert_few(&unexpected, "unexpected");
     }
 }
 
