@@ -122,7 +122,7 @@ pub fn handle<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, comp
 #[derive(Debug)]
 pub struct Held {
     bytes: Box<[u8]>,
-    by: ByRail,
+    from: Option<Route>,
     completed: Option<Completed>,
 }
 
@@ -143,7 +143,8 @@ fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8]
         return moved(process, host, by, (segment, count));
     }
     let completed = host.messenger().completed;
-    let copied = || Held { bytes: bytes.into(), by, completed };
+    // The connection may be gone when its turn comes.
+    let copied = || Held { bytes: bytes.into(), from: by.route(process), completed };
     let is_there = || is_there(process, rail, immediate);
     match host.messenger().rails.multi_rail.arrives(rail, immediate.endpoint(), is_there, copied) {
         Turn::Later => {}
@@ -171,9 +172,9 @@ fn moved<H: PortHost>(process: &H::Process, host: &mut H, by: ByRail, segment: (
 
 /// Handles messages in the reorder buffer whose turn has come.
 fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
-    while let Some(Held { bytes, by, completed }) = host.messenger().rails.multi_rail.release(peer) {
+    while let Some(Held { bytes, from, completed }) = host.messenger().rails.multi_rail.release(peer) {
         host.messenger().completed = completed;
-        host.handle(process, &bytes, || by.route(process));
+        host.handle(process, &bytes, || from);
     }
 }
 
