@@ -34,12 +34,14 @@
 //! More          context 4                             the receiver asks for them
 //! ```
 //!
-//! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; the owner of a
-//! request checks that the request exists. Called by protocols and hosts. Grade: hot for [`EagerSender::header`] and
-//! [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
+//! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; `receive` checks
+//! that a request exists, and that its peer has sent the message. Called by protocols and hosts. Grade: hot for
+//! [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests:
+//! `header/tests.rs`.
 
 use super::flow_control::Word;
 use super::matching::Envelope;
+use super::path_taken::Reason;
 use arrayvec::ArrayVec;
 
 #[cfg(test)]
@@ -204,7 +206,7 @@ impl PortKey {
         keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
     }
 
-    /// Decodes the bytes of [`PortKey::encode`]; ignores a rest of less than 8.
+    /// Decodes the bytes of [`PortKey::encode`], behind a header that [`Header::decode`] has accepted.
     pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
         let (words, _) = bytes.as_chunks::<4>();
         let (pairs, _) = words.as_chunks::<2>();
@@ -231,8 +233,8 @@ pub enum Header {
         request: u32,
         /// Number of the receive at its receiver.
         receive: u32,
-        /// Why the receiver does not read the data, as a number of the caller.
-        why: u32,
+        /// Why the receiver does not read the data.
+        why: Reason,
         /// Number of bytes to send.
         length: u64,
     },
@@ -317,7 +319,7 @@ impl Header {
             Header::ClearToSend { request, receive, why, length } => {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
                 bytes.extend(receive.to_le_bytes());
-                bytes.extend(why.to_le_bytes());
+                bytes.extend(why.code().to_le_bytes());
                 bytes.extend(length.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
@@ -344,7 +346,8 @@ impl Header {
     }
 
     /// Decodes the header at the front of `message`, and returns the data behind it. `None`: the bytes are no header, a
-    /// value is out of its range or in the long form where the short one is due, or bytes follow a header without data.
+    /// value is out of its range or in the long form where the short one is due, bytes follow a header without data, or
+    /// a part of a [`PortKey`] follows.
     pub fn decode(message: &[u8]) -> Option<(Header, &[u8])> {
         let first = *message.first()?;
         let (kind, flags) = (first & KIND, first & !KIND);
@@ -369,8 +372,23 @@ impl Header {
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
-        let has_data = matches!(kind, EAGER | SYNCHRONOUS | FRAGMENT | READY_TO_SEND_KEYED);
-        (has_data || from.0.is_empty()).then_some((header, from.0))
+        let is_whole = match kind {
+            EAGER | SYNCHRONOUS | FRAGMENT => true,
+            READY_TO_SEND_KEYED => from.0.len().is_multiple_of(PortKey::SIZE),
+            _ => from.0.is_empty(),
+        };
+        is_whole.then_some((header, from.0))
+    }
+
+    /// Returns the number of the transfer that the message answers or continues, as this process gave it.
+    pub fn answered(&self) -> Option<u32> {
+        match *self {
+            Header::ClearToSend { request: number, .. }
+            | Header::Fragment { receive: number, .. }
+            | Header::Finished { request: number, .. }
+            | Header::Acknowledge { request: number } => Some(number),
+            _ => None,
+        }
     }
 
     fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Option<Header> {
@@ -380,7 +398,8 @@ impl Header {
         let request = from.u32()?;
         Some(match kind {
             CLEAR_TO_SEND => {
-                Header::ClearToSend { request, receive: from.u32()?, why: from.u32()?, length: from.u64()? }
+                let (receive, why) = (from.u32()?, Reason::of_code(from.u32()?)?);
+                Header::ClearToSend { request, receive, why, length: from.u64()? }
             }
             FRAGMENT => Header::Fragment { receive: request, offset: from.u64()? },
             FINISHED => Header::Finished { request, length: from.u64()? },

@@ -19,10 +19,13 @@ pub mod queues;
 pub mod search;
 
 /// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route
-/// to its sender; without one, only an eager message is handled. Each protocol looks up the number of a transfer, and
-/// ignores one that has ended; it does not compare the sender with the peer of the transfer.
+/// to its sender; without one, only an eager message is handled. Ignores the answer to a transfer that has ended, or
+/// whose peer has not sent it: another process could end a send whose memory its receiver reads.
 pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sender: impl Fn() -> Option<Route>) {
     let Some((header, bytes)) = Header::decode(message) else { return };
+    if header.answered().is_some_and(|of| !is_of_peer(process, host, TransferId(of), &sender)) {
+        return;
+    }
     let begun = |host: &mut H, of: Match, body| {
         let Some(from) = sender() else { return };
         search::arrived(process, host, of.context, of.envelope(), Arrived { from, id: 0, body });
@@ -37,7 +40,7 @@ pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sende
         Header::ClearToSend { request, receive, why, length } => {
             fragments::wanted(process, host, (TransferId(request), TransferId(receive)), (length, why));
         }
-        Header::Fragment { receive, .. } => fragments::received(host, TransferId(receive), bytes),
+        Header::Fragment { receive, offset } => fragments::received(host, TransferId(receive), offset, bytes),
         Header::Finished { request, length } => rendezvous::finished(process, host, TransferId(request), length),
         // The sender has sent the bytes with the message, and raised their events then.
         Header::Acknowledge { request } => rendezvous::finished(process, host, TransferId(request), 0),
@@ -47,4 +50,12 @@ pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sende
         // `rails/completions.rs` has handled it; a process with one port gets none.
         Header::Moved { .. } => {}
     }
+}
+
+/// Whether a transfer is in progress, and `sender` returns a route to its peer.
+fn is_of_peer<H: Host>(process: &H::Process, host: &mut H, of: TransferId, sender: impl Fn() -> Option<Route>) -> bool {
+    let (Some(request), Some(from)) = (host.messenger().transfers.get(of), sender()) else { return false };
+    let route = host.core(request).route;
+    // With several rails, a peer has several routes.
+    from == route || host.account(process, from) == host.account(process, route)
 }

@@ -22,15 +22,55 @@ pub struct Failed {
     pub posted: bool,
 }
 
+/// The bytes of a message in its receive slot. Only a port makes one, for a message that the adapter has put there, and
+/// lends it until it posts the slot again: in a poll while a handler looks at it, else until the batch is released.
+/// Unsafe code of the plugin relies on that. So nobody else can make one:
+///
+/// ```compile_fail,E0451
+/// let _ = ibex::transport::ReceivedMessage { address: 4096, length: 8 };
+/// ```
+///
+/// or keep one:
+///
+/// ```compile_fail,E0507
+/// fn keep(message: &ibex::transport::ReceivedMessage) -> ibex::transport::ReceivedMessage {
+///     *message
+/// }
+/// ```
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub struct ReceivedMessage {
+    address: u64,
+    length: u32,
+}
+
+impl ReceivedMessage {
+    #[inline(always)]
+    pub(super) const fn new(address: u64, length: u32) -> Self {
+        ReceivedMessage { address, length }
+    }
+
+    /// Returns the address of the first byte.
+    #[inline(always)]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns the number of bytes.
+    #[inline(always)]
+    pub const fn length(&self) -> u32 {
+        self.length
+    }
+}
+
 /// An event of a port.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub enum Completion {
     /// A message arrived. Its bytes stay in place until the slot is released ([`crate::transport::Port::release`]).
     Message {
-        /// Address of the first byte.
-        addr: u64,
-        /// Number of bytes.
-        len: u32,
+        /// Its bytes.
+        message: ReceivedMessage,
         /// The receive slot that holds them.
         slot: u32,
         /// Its immediate data: the tag and the claimed sender ([`crate::transport::Port::sender`]).
@@ -60,24 +100,14 @@ pub enum Completion {
     },
 }
 
-/// A message passed to a handler that may consume it in place ([`crate::transport::Port::poll_direct`]).
-#[derive(Debug, Clone, Copy)]
-pub struct Arrived {
-    /// Address of the first byte.
-    pub addr: u64,
-    /// Number of bytes.
-    pub len: u32,
-    /// Its immediate data.
-    pub immediate: Immediate,
-}
-
-/// A handler that may consume messages in place, within the poll. A trait, so that it is inlined into the poll.
+/// A handler that may consume messages in place, within the poll ([`crate::transport::Port::poll_direct`]). A trait, so
+/// that it is inlined into the poll.
 pub trait TakesMessages {
     /// The handler of completed requests. A separate type, so that the handler of messages can stay in registers.
     type Requests: TakesRequests;
 
-    /// Whether it consumes the message. The port is borrowed meanwhile.
-    fn takes(&mut self, arrived: Arrived) -> bool;
+    /// Whether it consumes the message, which has this immediate data. The port is borrowed meanwhile.
+    fn takes(&mut self, message: &ReceivedMessage, immediate: Immediate) -> bool;
 
     /// The handler of successful requests.
     fn requests(&mut self) -> &mut Self::Requests;
@@ -102,7 +132,7 @@ impl TakesMessages for TakesNone {
     type Requests = Self;
 
     #[inline(always)]
-    fn takes(&mut self, _: Arrived) -> bool {
+    fn takes(&mut self, _: &ReceivedMessage, _: Immediate) -> bool {
         false
     }
 
@@ -196,15 +226,14 @@ impl Batch {
         end
     }
 
-    fn held(&self) -> impl Iterator<Item = Held> {
-        self.completions
-            .iter()
-            .enumerate()
-            .map(|(index, completion)| Held { completion: *completion, stamp: self.stamp(index) })
+    fn take_held(&mut self) -> impl Iterator<Item = Held> {
+        let Batch { completions, stamps, stamped } = self;
+        let stamp = |index: usize| (*stamped >> index & 1 != 0).then(|| stamps[index]);
+        completions.drain(..).enumerate().map(move |(index, completion)| Held { completion, stamp: stamp(index) })
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Held {
     completion: Completion,
     stamp: Option<u64>,
@@ -256,8 +285,8 @@ impl Undelivered {
     }
 
     /// Takes over the completions of a batch, except successful requests whose token `is_taken` consumes.
-    pub(super) fn hold(&mut self, batch: &Batch, mut is_taken: impl FnMut(Token) -> bool) {
-        self.0.extend(batch.held().filter(|held| !held.succeeded().is_some_and(&mut is_taken)));
+    pub(super) fn hold(&mut self, batch: &mut Batch, mut is_taken: impl FnMut(Token) -> bool) {
+        self.0.extend(batch.take_held().filter(|held| !held.succeeded().is_some_and(&mut is_taken)));
     }
 
     pub(super) fn append(&mut self, later: &mut Undelivered) {
@@ -320,7 +349,7 @@ mod tests {
         undelivered.deliver(&mut batch, failed(2));
         undelivered.stamp_after(&mut mark, &mut batch, 77);
         assert_eq!(stamps(&batch), [None, Some(77), Some(77)]);
-        undelivered.hold(&batch, |_| false);
+        undelivered.hold(&mut batch, |_| false);
         batch.clear();
         undelivered.push(failed(9));
         undelivered.drain(&mut batch);

@@ -13,7 +13,7 @@ mod tx;
 mod watch;
 pub mod work_request;
 
-pub use completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesRequests, Token};
+pub use completion::{Batch, Completion, Failed, ReceivedMessage, TakesMessages, TakesRequests, Token};
 pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use kept::Unposted;

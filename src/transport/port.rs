@@ -319,7 +319,7 @@ impl<A: Adapter> Port<A> {
         while waits(self) && self.adapter.now() < end {
             let mut batch = Batch::new();
             if self.poll_direct_watched(&mut batch, TakesNone).reported > 0 {
-                held.hold(&batch, |_| false);
+                held.hold(&mut batch, |_| false);
             }
         }
         self.undelivered.append(&mut held);

@@ -283,7 +283,8 @@ impl Underway {
 impl Open {
     fn take(&mut self, event: &Completion) {
         match *event {
-            Completion::Message { len, immediate, qp_num, .. } => {
+            Completion::Message { ref message, immediate, qp_num, .. } => {
+                let len = message.length();
                 let from = self.port.sender(immediate, qp_num);
                 let Some(heard) = self.of(from) else { return };
                 match (immediate.tag(), len) {

@@ -164,7 +164,7 @@ fn handle_completion<const WATCHED: bool>(
     descriptor: &ReceiveDescriptor,
     finished: &mut FinishedDescriptors,
 ) {
-    if let Completion::Message { immediate, addr, len, .. } = *completion {
+    if let Completion::Message { ref message, immediate, .. } = *completion {
         let tag = Tag(immediate.tag());
         if tag.face() != Face::Btl {
             // The PML has processed its message, or is not in use any more.
@@ -173,7 +173,7 @@ fn handle_completion<const WATCHED: bool>(
         if WATCHED {
             watch_arrival(module, batch, (index, completion));
         }
-        message_received(module, (tag, immediate), descriptor.describe(addr, len));
+        message_received(module, (tag, immediate), descriptor.describe(message.address(), message.length()));
     } else {
         handle_non_message::<WATCHED>(module, batch, (index, completion), finished);
     }
@@ -182,13 +182,13 @@ fn handle_completion<const WATCHED: bool>(
 #[cold]
 #[inline(never)]
 fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion)) {
-    let Completion::Message { immediate, qp_num, len, .. } = *completion else { return };
+    let Completion::Message { ref message, immediate, qp_num, .. } = *completion else { return };
     if !events::interest().has_messages() {
         return;
     }
     let sender = module.enter().and_then(|state| state.port.peer_name(state.port.sender(immediate, qp_num)?));
     if let Some(sender) = sender {
-        watch::arrived(sender.rank, module.index, u64::from(len), stamp(module, batch, index));
+        watch::arrived(sender.rank, module.index, u64::from(message.length()), stamp(module, batch, index));
     }
 }
 

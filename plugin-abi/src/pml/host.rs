@@ -8,15 +8,13 @@
 //! them. Grade: hot. Threads: the one that has entered the PML; [`Process`]: any. Tests: `pml/tests.rs`, and the MPI
 //! programs of `hw-tests`.
 
-use std::ops::Deref;
-
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{self, Data, Host, Memory, Process, Record, Types};
 use engine::messenger::rails::send_buffers::BufferId;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::Route;
 use engine::messenger::{self, events};
-use engine::transport::Token;
+use engine::transport::{ReceivedMessage, Token};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
@@ -273,21 +271,8 @@ impl Process for Pml {
     }
 }
 
-/// The bytes of a message in its slot, which the messenger uses only until the slot is released (`Memory::received`).
-pub(crate) struct Received(*const u8, usize);
-
-impl Deref for Received {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: R1, R2: the adapter has filled the slot, which is posted again only once it is released.
-        unsafe { std::slice::from_raw_parts(self.0, self.1) }
-    }
-}
-
 impl Memory for State {
-    type Received = Received;
+    type Received<'m> = &'m [u8];
 
     fn address(&mut self, request: Handle) -> Option<u64> {
         let start = self.requests.core(request).data.extent().start;
@@ -341,8 +326,11 @@ impl Memory for State {
     }
 
     #[inline(always)]
-    fn received(&mut self, addr: u64, len: u32) -> Received {
-        Received(std::ptr::with_exposed_provenance(addr as usize), len as usize)
+    fn received<'m>(&mut self, message: &'m ReceivedMessage) -> &'m [u8] {
+        let start = std::ptr::with_exposed_provenance(message.address() as usize);
+        // SAFETY: R1, R2: only a port makes a `ReceivedMessage`, for a slot that the adapter has filled, and lends it
+        // until it posts the slot again.
+        unsafe { std::slice::from_raw_parts(start, message.length() as usize) }
     }
 
     #[inline]

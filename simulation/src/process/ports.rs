@@ -10,7 +10,7 @@ use ibex::messenger::receive;
 use ibex::messenger::rendezvous::stripes::Part;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
-use ibex::transport::{Failure, Token};
+use ibex::transport::{Failure, ReceivedMessage, Token};
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
 use super::{Data, Handle, Process, Shared, name};
@@ -43,7 +43,7 @@ impl Process {
 }
 
 impl Memory for Process {
-    type Received = Vec<u8>;
+    type Received<'m> = Vec<u8>;
 
     fn address(&mut self, request: Handle) -> Option<u64> {
         Some(self.requests.get(request).core.data.extent()?.0)
@@ -86,8 +86,8 @@ impl Memory for Process {
         self.memory.with(buffer.addr(), buffer.len() as usize, |bytes| bytes.to_vec())
     }
 
-    fn received(&mut self, address: u64, length: u32) -> Vec<u8> {
-        self.memory.with(address, length as usize, |bytes| bytes.to_vec())
+    fn received(&mut self, message: &ReceivedMessage) -> Vec<u8> {
+        self.memory.with(message.address(), message.length() as usize, |bytes| bytes.to_vec())
     }
 
     fn token(record: Record<Handle>) -> Token {

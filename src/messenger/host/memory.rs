@@ -13,12 +13,12 @@ use super::{Host, Ports, Types};
 use crate::messenger::rails::fragment::Fragment;
 use crate::messenger::rails::send_buffers::BufferId;
 use crate::messenger::rendezvous::stripes::Part;
-use crate::transport::Token;
+use crate::transport::{ReceivedMessage, Token};
 
 /// The memory that a host's adapters access.
 pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
     /// The bytes of a received message.
-    type Received: Deref<Target = [u8]>;
+    type Received<'m>: Deref<Target = [u8]>;
 
     /// Returns the address of the contiguous data of a request; `None`: it has gaps.
     fn address(&mut self, request: Self::Handle) -> Option<u64>;
@@ -54,9 +54,8 @@ pub trait Memory: Host + Ports<Fragment = Fragment<<Self as Types>::Handle>> {
     /// Returns a copy of the bytes of a send buffer that the adapter does not use.
     fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8>;
 
-    /// Returns the bytes of a message: `length` bytes from `address` on, in its slot. The port has shown or reported
-    /// the message, and the bytes are used only until its slot is released. Unsafe code of the plugin relies on that.
-    fn received(&mut self, address: u64, length: u32) -> Self::Received;
+    /// Returns the bytes of a message in its slot.
+    fn received<'m>(&mut self, message: &'m ReceivedMessage) -> Self::Received<'m>;
 
     /// Makes the token of a work request. It is not 0, which stands for no token.
     fn token(record: Record<Self::Handle>) -> Token;

@@ -18,7 +18,7 @@ use crate::messenger::receive::search::{self, Deferred};
 use crate::messenger::rendezvous::{fragments, read};
 use crate::messenger::request::Transfer;
 use crate::messenger::route::Route;
-use crate::transport::{Arrived, Completion, EndpointId, Failed, Immediate, TakesMessages, TakesRequests};
+use crate::transport::{Completion, EndpointId, Failed, Immediate, ReceivedMessage, TakesMessages, TakesRequests};
 
 /// How a message arrived by a rail.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl<H: PortHost + TakesRequests, const MULTI_RAIL: bool> TakesMessages for Rece
     }
 
     #[inline(always)]
-    fn takes(&mut self, Arrived { addr, len, immediate }: Arrived) -> bool {
+    fn takes(&mut self, message: &ReceivedMessage, immediate: Immediate) -> bool {
         let from = immediate.endpoint();
         if MULTI_RAIL && !self.host.messenger().rails.multi_rail.may_be_taken(self.rail, from) {
             return false;
@@ -73,7 +73,7 @@ impl<H: PortHost + TakesRequests, const MULTI_RAIL: bool> TakesMessages for Rece
         if immediate.tag() != H::Process::TAG {
             return false;
         }
-        let bytes = self.host.received(addr, len);
+        let bytes = self.host.received(message);
         let is_taken = search::is_taken(self.host, &bytes, self.deferred.as_deref_mut());
         if MULTI_RAIL && is_taken {
             self.host.messenger().rails.multi_rail.count(self.rail, from);
@@ -92,10 +92,10 @@ impl<H: PortHost + TakesRequests, const MULTI_RAIL: bool> TakesMessages for Rece
 #[inline(always)]
 pub fn handle<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, completion: &Completion) -> bool {
     match *completion {
-        Completion::Message { addr, len, immediate, qp_num, .. } => {
+        Completion::Message { message: ref received, immediate, qp_num, .. } => {
             let is_own = immediate.tag() == H::Process::TAG;
             if is_own {
-                let bytes = host.received(addr, len);
+                let bytes = host.received(received);
                 message(process, host, &bytes, ByRail { rail, immediate, qp_num });
             }
             is_own
@@ -122,7 +122,7 @@ pub fn handle<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, comp
 #[derive(Debug)]
 pub struct Held {
     bytes: Box<[u8]>,
-    by: ByRail,
+    from: Option<Route>,
     completed: Option<Completed>,
 }
 
@@ -143,7 +143,8 @@ fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8]
         return moved(process, host, by, (segment, count));
     }
     let completed = host.messenger().completed;
-    let copied = || Held { bytes: bytes.into(), by, completed };
+    // The connection may be gone when its turn comes.
+    let copied = || Held { bytes: bytes.into(), from: by.route(process), completed };
     let is_there = || is_there(process, rail, immediate);
     match host.messenger().rails.multi_rail.arrives(rail, immediate.endpoint(), is_there, copied) {
         Turn::Later => {}
@@ -171,9 +172,9 @@ fn moved<H: PortHost>(process: &H::Process, host: &mut H, by: ByRail, segment: (
 
 /// Handles messages in the reorder buffer whose turn has come.
 fn release<H: PortHost>(process: &H::Process, host: &mut H, peer: usize) {
-    while let Some(Held { bytes, by, completed }) = host.messenger().rails.multi_rail.release(peer) {
+    while let Some(Held { bytes, from, completed }) = host.messenger().rails.multi_rail.release(peer) {
         host.messenger().completed = completed;
-        host.handle(process, &bytes, || by.route(process));
+        host.handle(process, &bytes, || from);
     }
 }
 

@@ -27,11 +27,15 @@ pub(crate) struct ReorderBuffer<M> {
     dealt_with: u32,
     /// For each port, the segment of the messages that come by it.
     segments: Vec<u32>,
-    /// Segments whose number of messages is known, with that number.
+    /// Segments whose number of messages is known, with that number: at most [`AHEAD`], each once.
     ends: Vec<(u32, u32)>,
     /// Messages of later segments, by segment, in order of arrival. No queue is empty.
     held: HashMap<u32, VecDeque<M>>,
 }
+
+/// Most segments that a peer is ahead of the current one: it moves when a link changes, which cannot happen more often
+/// while an adapter repeats one message.
+const AHEAD: u32 = 1 << 12;
 
 impl<M> ReorderBuffer<M> {
     /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
@@ -52,9 +56,13 @@ impl<M> ReorderBuffer<M> {
     }
 
     /// Notes a `Moved` that came by this port: segment `segment` begins there, the previous one has `count` messages.
+    /// Ignores it if no peer sends it: the segment has begun already, or is too far ahead.
     pub(crate) fn moved(&mut self, port: usize, segment: u32, count: u32) {
-        self.segments[port] = segment;
-        self.ends.push((segment.wrapping_sub(1), count));
+        let previous = segment.wrapping_sub(1);
+        if previous.wrapping_sub(self.now) < AHEAD && self.ends.iter().all(|(known, _)| *known != previous) {
+            self.segments[port] = segment;
+            self.ends.push((previous, count));
+        }
     }
 
     /// Returns the next held message that is in turn now, and counts it.
@@ -147,6 +155,18 @@ mod tests {
         }
         assert!(buffer.arrived(0));
         assert!((0..MANY).eq(std::iter::from_fn(|| buffer.release())));
+    }
+
+    #[test]
+    fn a_segment_begins_once_and_only_so_far_ahead() {
+        for now in [0, u32::MAX - 1] {
+            let mut buffer = ReorderBuffer::<()>::new(2, 0);
+            (buffer.now, buffer.segments) = (now, vec![now; 2]);
+            for segment in (0..=AHEAD + 1).chain([1, AHEAD, 1 << 31, u32::MAX]) {
+                buffer.moved(1, now.wrapping_add(segment), 7);
+            }
+            assert_eq!((buffer.ends.len(), buffer.segments[1]), (AHEAD as usize, now.wrapping_add(AHEAD)));
+        }
     }
 
     #[test]

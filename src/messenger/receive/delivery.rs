@@ -101,7 +101,7 @@ fn announced<H: Host>(
             events::report_path_by(process, host, request, from, (Protocol::Fragments, why), 1);
         }
     }
-    fragments::ask(process, host, request, (from, sender), (wanted, why.code()));
+    fragments::ask(process, host, request, (from, sender), (wanted, why));
 }
 
 /// Delivers an unexpected message to its receive.

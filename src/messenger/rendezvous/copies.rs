@@ -64,11 +64,14 @@ impl Reassembly {
         Reassembly { id, wanted, received: 0 }
     }
 
-    /// Counts a fragment of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
-    pub fn take(&mut self, bytes: u64) -> (u64, u64) {
-        let (offset, length) = (self.received, bytes.min(self.wanted - self.received));
-        self.received += length;
-        (offset, length)
+    /// Counts a fragment of `bytes` that arrived. Returns how many of its bytes are wanted; `None` unless it begins
+    /// where the last one ended.
+    pub fn take(&mut self, offset: u64, bytes: u64) -> Option<u64> {
+        let length = bytes.min(self.wanted - self.received);
+        (offset == self.received).then(|| {
+            self.received += length;
+            length
+        })
     }
 
     /// Whether all wanted bytes have arrived.
@@ -89,8 +92,8 @@ mod tests {
             let (mut sending, mut reassembly) = (Sending::new(ID, wanted, 2), Reassembly::new(ID, wanted));
             let (mut count, mut ended) = (0, false);
             while let Some(offset) = sending.next_offset() {
-                let (at, length) = reassembly.take(length_of_one);
-                assert_eq!(at, offset);
+                assert_eq!([offset + 1, u64::MAX].map(|at| reassembly.take(at, length_of_one)), [None; 2]);
+                let length = reassembly.take(offset, length_of_one).expect("it is the next");
                 assert!(length <= length_of_one);
                 sending.sent(length_of_one);
                 count += 1;

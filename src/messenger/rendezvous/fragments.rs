@@ -23,26 +23,27 @@ use crate::messenger::route::Route;
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;
 
-/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
-/// ([`Reason::code`]), if the receiver could have read the message.
+/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: why the receiver
+/// does not read the message, if it could.
 pub(crate) fn ask<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
     (from, sender): (Route, TransferId),
-    (wanted, why): (u64, u32),
+    (wanted, why): (u64, Reason),
 ) {
     let receiver = host.messenger().transfers.begin(request);
-    host.core(request).transfer = Transfer::Reassembly(Reassembly::new(receiver, wanted));
+    let core = host.core(request);
+    (core.route, core.transfer) = (from, Transfer::Reassembly(Reassembly::new(receiver, wanted)));
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     host.control(process, from, &header);
 }
 
-/// Unpacks a fragment that has arrived. `receiver` may be any number.
-pub(crate) fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
+/// Unpacks a fragment that has arrived; ignores one that is not the next. `receiver` may be any number.
+pub(crate) fn received<H: Host>(host: &mut H, receiver: TransferId, offset: u64, bytes: &[u8]) {
     let Some(request) = host.messenger().transfers.get(receiver) else { return };
     let Transfer::Reassembly(reassembly) = &mut host.core(request).transfer else { return };
-    let (offset, length) = reassembly.take(bytes.len() as u64);
+    let Some(length) = reassembly.take(offset, bytes.len() as u64) else { return };
     let (id, is_complete) = (reassembly.id, reassembly.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     // The event was raised before, without bytes, if the receive has tried to read its message.
@@ -76,7 +77,7 @@ pub(crate) fn wanted<H: Host>(
     process: &H::Process,
     host: &mut H,
     (sender, receiver): (TransferId, TransferId),
-    (asked, why): (u64, u32),
+    (asked, why): (u64, Reason),
 ) {
     let Some(request) = host.messenger().transfers.get(sender) else { return };
     let core = host.core(request);
@@ -88,8 +89,7 @@ pub(crate) fn wanted<H: Host>(
     host.messenger().transfers.end(sender);
     super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
-        let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        events::report_path_by(process, host, request, route, (Protocol::Fragments, reason), 1);
+        events::report_path_by(process, host, request, route, (Protocol::Fragments, why), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));

@@ -138,7 +138,7 @@ fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handl
     if let Some(Reads { stripes, sender, .. }) = take(process, host, request) {
         let from = host.core(request).route;
         events::report_path_by(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
-        fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
+        fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter));
     }
 }
 

@@ -10,6 +10,7 @@ use crate::messenger::events;
 use crate::messenger::events::transfers::Bytes;
 use crate::messenger::header::{Header, Memory};
 use crate::messenger::host::Host;
+use crate::messenger::path_taken::Reason;
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -41,7 +42,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, is_
     let (route, &Transfer::SingleCopy(sender, length)) = (core.route, &core.transfer) else { return };
     core.transfer = Transfer::None;
     if !is_copied {
-        return fragments::ask(process, host, request, (route, sender), (length, 0));
+        return fragments::ask(process, host, request, (route, sender), (length, Reason::NotRegistered));
     }
     events::ends(host, request, Bytes::Of { offset: 0, length }.posted());
     super::enter(host, request, &Step::Fetched(sender, length));

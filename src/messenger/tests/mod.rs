@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols, with a host whose ports are queues; `rendezvous_steps` shows one step by step, `searches` has the
-//! messages that arrive and their receives, `histories` all in any order.
+//! messages that arrive and their receives, `answers` the answers of others, `histories` all in any order.
 
+mod answers;
 mod histories;
 mod rendezvous_steps;
 mod searches;
@@ -185,8 +186,13 @@ impl SmallHost {
     }
 
     /// Handles a message of another process.
-    fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
-        receive::handle(&(), self, &[header.encode().as_slice(), &bytes].concat(), || Some(ROUTE));
+    fn handle(&mut self, message: (Header, Vec<u8>)) {
+        self.handle_from(Some(ROUTE), message);
+    }
+
+    /// Handles a message that came by this route.
+    fn handle_from(&mut self, from: Option<Route>, (header, bytes): (Header, Vec<u8>)) {
+        receive::handle(&(), self, &[header.encode().as_slice(), &bytes].concat(), || from);
     }
 
     /// Handles the oldest message of another process.
@@ -235,7 +241,8 @@ impl Ports for SmallHost {
         route
     }
     fn account(&mut self, (): &(), route: Route) -> Account {
-        Account(route)
+        // Endpoints of one number lead to one process.
+        Account(if route.rail() < 4 { Route::new(0, route.to()) } else { route })
     }
     fn routes_of(&mut self, (): &(), Account(route): Account) -> Vec<Route> {
         vec![route]
@@ -534,7 +541,7 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
     let (send, number) = sender.announced((0..50).collect());
     let receive = receiver.request(Role::Receive, vec![0; 44]);
-    fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (44, 0));
+    fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (44, Reason::Gaps));
     sender.receive_from(&mut receiver);
     let offsets = |of: &SmallHost| -> Vec<u64> {
         of.sent
@@ -589,8 +596,8 @@ fn rendezvous_by(
 fn is_finished_by_messages(mut sender: SmallHost, mut receiver: SmallHost) {
     while !(receiver.sent.is_empty() && sender.sent.is_empty()) {
         receiver.sent.drain(..).for_each(|message| sender.handle(message));
-        if !sender.sent.is_empty() {
-            receiver.receive_from(&mut sender);
+        if let Some(fragment) = sender.sent.pop_front() {
+            receiver.handle_from(Some(receiver.cores[0].route), fragment);
             sender.fragment_done();
         }
     }
@@ -667,7 +674,7 @@ fn sends_that_wait_for_a_buffer_take_turns() {
     let sends = [0, 1].map(|of| sender.announced(vec![of; 24]));
     for (_, number) in sends {
         let receive = receiver.request(Role::Receive, vec![9; 24]);
-        fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (24, 0));
+        fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (24, Reason::Gaps));
         sender.receive_from(&mut receiver);
     }
     let mut order = Vec::new();
@@ -685,11 +692,11 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     let mut host = SmallHost::new();
     let (send, number) = host.announced(vec![1; 20]);
     for asked in [0, 21, u64::MAX] {
-        fragments::wanted(&(), &mut host, (number, TransferId(7)), (asked, 0));
+        fragments::wanted(&(), &mut host, (number, TransferId(7)), (asked, Reason::Gaps));
         assert_eq!(host.refused.take(), Some(asked));
     }
-    fragments::wanted(&(), &mut host, (TransferId(number.0 + 1), TransferId(7)), (20, 0));
-    fragments::received(&mut host, number, &[1; 8]);
+    fragments::wanted(&(), &mut host, (TransferId(number.0 + 1), TransferId(7)), (20, Reason::Gaps));
+    fragments::received(&mut host, number, 0, &[1; 8]);
     assert!(matches!(host.cores[send].transfer, Transfer::Unanswered { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
 }

@@ -7,7 +7,7 @@
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;
 use crate::transport::adapter::{Adapter, CompletionQueue as _};
-use crate::transport::completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesNone, Token};
+use crate::transport::completion::{Batch, Completion, Failed, ReceivedMessage, TakesMessages, TakesNone, Token};
 use crate::transport::connections::failure::Cause;
 use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
@@ -147,9 +147,10 @@ impl<A: Adapter> Port<A> {
             } else {
                 self.take::<false>(&mut batch, TakesNone, false);
             }
-            held.hold(&batch, &mut *done);
+            let is_last = batch.completions().is_empty();
+            held.hold(&mut batch, &mut *done);
             held.append(&mut self.undelivered);
-            if batch.completions().is_empty() {
+            if is_last {
                 break;
             }
         }
@@ -214,12 +215,13 @@ impl<A: Adapter> Port<A> {
                 if handshakes.is_any_active() {
                     exceptional.push(Exceptional::Early { immediate, qp_num });
                 }
-                if is_asked && takes.takes(Arrived { addr, len, immediate }) {
+                let message = ReceivedMessage::new(addr, len);
+                if is_asked && takes.takes(&message, immediate) {
                     rx.release(slot);
                     count += 1;
                 } else {
                     is_asked = false;
-                    undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
+                    undelivered.deliver(batch, Completion::Message { message, slot, immediate, qp_num });
                 }
             }
             if STAMPED && let Some(stamp) = stamps.next() {

@@ -310,8 +310,8 @@ pub(crate) fn poll(port: &mut Port, got: &mut Vec<Got>) {
     port.poll(&mut batch);
     for event in batch.completions() {
         match *event {
-            Completion::Message { len, slot, immediate, qp_num, .. } => {
-                let (bytes, from) = (port.copy_received(slot, len), port.sender(immediate, qp_num));
+            Completion::Message { ref message, slot, immediate, qp_num } => {
+                let (bytes, from) = (port.copy_received(slot, message.length()), port.sender(immediate, qp_num));
                 got.push(Got::Message { tag: immediate.tag(), bytes, from });
             }
             Completion::Request { token, outcome, .. } => {

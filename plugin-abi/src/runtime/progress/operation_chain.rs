@@ -7,7 +7,7 @@
 use std::ptr::{NonNull, null_mut};
 
 use engine::events;
-use engine::transport::{Arrived, TakesMessages, TakesRequests, Token};
+use engine::transport::{Immediate, ReceivedMessage, TakesMessages, TakesRequests, Token};
 
 use super::token;
 use crate::runtime::free_list::Owned;
@@ -85,7 +85,7 @@ impl TakesMessages for &mut OperationChain {
     type Requests = OperationChain;
 
     #[inline(always)]
-    fn takes(&mut self, _: Arrived) -> bool {
+    fn takes(&mut self, _: &ReceivedMessage, _: Immediate) -> bool {
         false
     }
 

@@ -2,7 +2,7 @@
 //! Messages that a handler consumes within the poll, and messages that it leaves for the batch.
 
 use super::*;
-use crate::transport::completion::{Arrived, Batch, TakesMessages, TakesRequests};
+use crate::transport::completion::{Batch, ReceivedMessage, TakesMessages, TakesRequests};
 
 #[derive(Default)]
 struct Noted {
@@ -25,9 +25,9 @@ impl TakesMessages for Until<'_> {
         self
     }
 
-    fn takes(&mut self, arrived: Arrived) -> bool {
-        self.noted.asked.push(arrived.len);
-        arrived.len != self.length
+    fn takes(&mut self, message: &ReceivedMessage, _: Immediate) -> bool {
+        self.noted.asked.push(message.length());
+        message.length() != self.length
     }
 
     fn is_busy(&mut self) {
@@ -43,8 +43,8 @@ impl TakesRequests for Until<'_> {
 }
 
 fn lengths(batch: &Batch) -> Vec<u32> {
-    let length = |completion: &Completion| match *completion {
-        Completion::Message { len, .. } => Some(len),
+    let length = |completion: &Completion| match completion {
+        Completion::Message { message, .. } => Some(message.length()),
         _ => None,
     };
     batch.completions().iter().filter_map(length).collect()
