@@ -6,11 +6,11 @@
 //! Safety, for every unsafe block below: **M1** a module pointer from Open MPI was returned by `btl_init`, and
 //! `btl_finalize` has not been called for it; **M2** a descriptor from Open MPI was returned by `btl_alloc` or
 //! `btl_prepare_src` of that module, and has not been freed; **M3** buffers from Open MPI stay valid and unmoved until
-//! the operation's callback (`btl.h`, the descriptions of the function types). An argument of an entry point that is a
-//! `&Module` or an `Owned<Descriptor>` is so by M1 or M2 (`runtime/entry.rs`). About the adapter: **R1** no Rust
-//! reference exists to bytes that an adapter may access; **R2** these bytes belong to the device from post to
-//! completion; **R3** a registration outlives every work request that names it. `pml` adds P1 to P4,
-//! `runtime/listeners.rs` N1 to N4.
+//! the operation's callback (`btl.h`, the descriptions of the function types); **M4** the other arguments of a function
+//! that Open MPI calls are valid as its headers and MPI require. An argument of an entry point that is a `&Module` or
+//! an `Owned<Descriptor>` is so by M1 or M2 (`runtime/entry.rs`). About the adapter: **R1** no Rust reference exists to
+//! bytes that an adapter may access; **R2** these bytes belong to the device from post to completion; **R3** a
+//! registration outlives every work request that names it. `pml` adds P1 to P3, `runtime/listeners.rs` N1 to N4.
 
 mod btl;
 mod pml;

@@ -39,7 +39,7 @@ use crate::runtime::variables::queues::HasQueues;
 
 pub(crate) type Queues = queues::Queues<Handle>;
 
-/// Open MPI's communicator: an argument of MPI, or of a request that is not finished, so it lives (P4, P1).
+/// Open MPI's communicator: an argument of MPI, or of a request that is not finished, so it lives (M4, P1).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Comm(*mut sys::ompi_communicator_t);
@@ -71,13 +71,13 @@ impl Comm {
     /// finished, have no other.
     #[inline(always)]
     pub(crate) fn part(self) -> &'static Communicator {
-        // SAFETY: P1, P4: added, so a leaked box, which changes only inside its cells.
+        // SAFETY: P1, M4: added, so a leaked box, which changes only inside its cells.
         unsafe { &*(*self.0).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
     /// Stores the PML's part, or null. Returns the former one.
     pub(super) fn set_part(self, part: *mut Communicator) -> Option<NonNull<Communicator>> {
-        // SAFETY: P4: the communicator lives, and nobody else writes this field.
+        // SAFETY: M4: the communicator lives, and nobody else writes this field.
         let former = unsafe { std::mem::replace(&mut (*self.0).c_pml_comm, part.cast()) };
         NonNull::new(former.cast::<c_void>().cast())
     }
@@ -85,34 +85,34 @@ impl Comm {
     /// Returns its context number.
     #[inline(always)]
     pub(crate) fn context(self) -> u32 {
-        // SAFETY: P1, P4: it lives.
+        // SAFETY: P1, M4: it lives.
         unsafe { release::context(self.0) }
     }
 
     /// Returns the rank of this process.
     #[inline(always)]
     pub(crate) fn rank(self) -> i32 {
-        // SAFETY: P1, P4: it lives.
+        // SAFETY: P1, M4: it lives.
         unsafe { (*self.0).c_my_rank }
     }
 
     /// Returns the number of ranks that messages may name: those of the remote group, if there is one.
     pub(crate) fn peers(self) -> usize {
-        // SAFETY: P4: Open MPI has filled the communicator in.
+        // SAFETY: M4: Open MPI has filled the communicator in.
         unsafe { sys::ibex_comm_peers(self.0) as usize }
     }
 
     pub(crate) fn is_inter(self) -> bool {
-        // SAFETY: P1, P4: it lives.
+        // SAFETY: P1, M4: it lives.
         unsafe { libmpi::ibex_comm_is_inter(self.0) != 0 }
     }
 
     /// Returns the members of its group, or of its remote group, in the order of their ranks.
     pub(crate) fn members(self, is_remote: bool) -> impl ExactSizeIterator<Item = PeerName> {
         let which = is_remote.into();
-        // SAFETY: P1, P4: it lives.
+        // SAFETY: P1, M4: it lives.
         let size = unsafe { sys::ibex_comm_members(self.0, which) };
-        // SAFETY: P1, P4: it lives; the rank is below the size of the group.
+        // SAFETY: P1, M4: it lives; the rank is below the size of the group.
         (0..size).map(move |rank| name(unsafe { libmpi::ibex_comm_member(self.0, which, rank) }))
     }
 
@@ -122,7 +122,7 @@ impl Comm {
         if !self.part().routes.has(rank) {
             return None;
         }
-        // SAFETY: P1, P4: it lives, and has this rank.
+        // SAFETY: P1, M4: it lives, and has this rank.
         unsafe { Process::from_raw(libmpi::ibex_comm_peer(self.0, rank)) }
     }
 
@@ -131,14 +131,14 @@ impl Comm {
         if !self.part().routes.has(rank) {
             return u32::MAX;
         }
-        // SAFETY: P1, P4: it lives, and has this rank.
+        // SAFETY: P1, M4: it lives, and has this rank.
         name(unsafe { libmpi::ibex_comm_member(self.0, self.is_inter().into(), rank) }).rank
     }
 
     /// Returns the listeners to it. A borrow of the state proves that the PML is entered.
     #[inline(always)]
     pub(crate) fn listeners(self, _entered: &State) -> Option<&'static Listeners> {
-        // SAFETY: P1, P4: it lives; P3.
+        // SAFETY: P1, M4: it lives; P3.
         unsafe { Listeners::of(self.0) }
     }
 

@@ -53,7 +53,7 @@ extern "C" fn register() -> c_int {
         if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: P4: the component is being registered, so only this thread uses it.
+        // SAFETY: M4: the component is being registered, so only this thread uses it.
         let version = unsafe { &(*mca_pml_ibex_component.get()).pmlm_version };
         let registered = variables::register_pml(version)
             .and_then(|()| queues::register::<Communicator>(version))
@@ -107,7 +107,7 @@ extern "C" fn pml_init(
             return null_mut();
         }
         // Comes before `publish_pml`, because ibex' BTL publishes here that the PML was not selected.
-        // SAFETY: P4: this thread initialises MPI, and the frameworks are open.
+        // SAFETY: M4: this thread initialises MPI, and the frameworks are open.
         if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
@@ -160,7 +160,7 @@ extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
         listening::offer(false);
         poller::unset_pml();
-        // SAFETY: P4: this is Open MPI's last call.
+        // SAFETY: M4: this is Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })

@@ -37,7 +37,7 @@ impl Buffer<*const c_void> {
     }
 }
 
-/// Argument of MPI: a committed datatype, which lives (P4, P1).
+/// Argument of MPI: a committed datatype, which lives (M4, P1).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Datatype(*mut sys::ompi_datatype_t);
@@ -52,7 +52,7 @@ impl Datatype {
     }
 }
 
-/// The arguments of an MPI call that describe the data. P2 and P4 hold for them.
+/// The arguments of an MPI call that describe the data. P2 and M4 hold for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Description {
     buffer: *mut c_void,
@@ -101,7 +101,7 @@ impl Extent {
 
 impl Description {
     /// # Safety
-    /// P2, P4: the data and its datatype live while the value is used.
+    /// P2, M4: the data and its datatype live while the value is used.
     #[cfg(test)]
     pub(crate) unsafe fn of_test(buffer: *mut u8, count: usize, datatype: *mut sys::ompi_datatype_t) -> Self {
         Description { buffer: buffer.cast(), count, datatype: Datatype(datatype) }
@@ -130,7 +130,7 @@ impl Description {
     /// Returns address and length. Empty data has no gaps.
     #[inline(always)]
     pub(crate) fn extent(&self) -> Extent {
-        // SAFETY: P4: the datatype is alive; nobody writes these fields once it is committed.
+        // SAFETY: M4: the datatype is alive; nobody writes these fields once it is committed.
         let (flags, size, first) = unsafe {
             let datatype = &raw const (*self.datatype.0).super_;
             (u32::from((*datatype).flags), (*datatype).size, (*datatype).true_lb)
@@ -217,7 +217,7 @@ impl UserData {
 
     fn convertor(&self, is_packing: bool) -> Option<Convertor> {
         let Description { buffer, count, datatype } = self.description;
-        // SAFETY: P2: the data may be read (send) or written (receive); P4: its datatype lives.
+        // SAFETY: P2: the data may be read (send) or written (receive); M4: its datatype lives.
         unsafe { Convertor::new(is_packing, (buffer, count), datatype.0) }
     }
 

@@ -244,7 +244,7 @@ impl Pml {
             has_failed: false,
             has_more: false,
         };
-        // SAFETY: P4: without threads Open MPI promises that one thread at a time calls (`enable_mpi_threads`).
+        // SAFETY: M4: without threads Open MPI promises that one thread at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let is_alone = rails.len() == 1;

@@ -23,18 +23,17 @@
 //! - **P3** Only the thread that has entered the PML uses `State` and everything that it leads to (requests, queues and
 //!   listeners of communicators, send buffers, batches). A `&mut State` is the proof of it. References to a request
 //!   (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the only ones.
-//! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
 //! Entry points have types for such arguments (`Comm`, `Datatype`, `Buffer`, `RawRequest`, `Matched`), and
 //! `Description` and `Extent` are made of them. Nobody else makes one without unsafe code, and their values are used
-//! until the call returns, or until the request that has noted them is finished: so P2 and P4 hold for each of them.
+//! until the call returns, or until the request that has noted them is finished: so P2 and M4 hold for each of them.
 //!
 //! A function that takes a handle, safe or not, takes that of an unfinished request; if the function begins or posts
 //! the request, the caller has filled it in, and nobody else has it (P1). A message passed with a receive matches it.
 //!
 //! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
 //! `Request`, `Listeners` or a `&Communicator` (P3). A communicator lives, and was added to the PML and not removed;
-//! listeners are its own. Arguments of MPI and Open MPI are valid (P4). Data, extents, messages, and pointers with a
+//! listeners are its own. Arguments of MPI and Open MPI are valid (M4). Data, extents, messages, and pointers with a
 //! length may be read or written during the call (P2).
 
 mod communicator;

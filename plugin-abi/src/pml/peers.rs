@@ -56,7 +56,7 @@ fn find(pml: &Pml, comm: Comm, rank: i32) -> Option<Route> {
     if let Some(route) = pml.enter()?.messenger.rails.known.get(&peer) {
         return Some(*route);
     }
-    if Process::me().is_some_and(|me| me.name() == process.name()) {
+    if is_me(process) {
         pml.enter()?.messenger.rails.known.insert(peer, Route::LOOPBACK);
         return Some(Route::LOOPBACK);
     }
@@ -161,11 +161,15 @@ impl Peers for State {
     }
 }
 
+/// Whether a process is this one.
+fn is_me(process: Process) -> bool {
+    Process::me().is_some_and(|me| me.name() == process.name())
+}
+
 /// Whether a process has selected this PML; prints a message if not.
 pub(crate) fn is_same(process: Process) -> bool {
     let peer = modex::from_openmpi(process.name());
-    let is_me = Process::me().is_some_and(|me| me.name() == process.name());
-    if is_me || modex::has_pml(peer) {
+    if is_me(process) || modex::has_pml(peer) {
         return true;
     }
     messages::other_pml(peer, &process.host());
@@ -185,7 +189,7 @@ pub(crate) unsafe fn add_local(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_some() {
         return;
     }
-    // SAFETY: P4: live processes; Open MPI opens the BTLs before a PML adds processes.
+    // SAFETY: M4: live processes; Open MPI opens the BTLs before a PML adds processes.
     let Some((shared, reached)) = (unsafe { SharedMemory::open::<Pml>(procs) }) else { return };
     let Some(mut state) = pml.enter() else { return };
     for (place, name) in &reached {
@@ -240,7 +244,7 @@ pub(crate) fn poll_shared_memory(pml: &Pml, state: &mut State, shared: &SharedMe
 /// Removes processes that were added.
 pub(crate) unsafe fn remove_local(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_some() {
-        // SAFETY: P4: live processes that were added.
+        // SAFETY: M4: live processes that were added.
         unsafe { shared_memory::remove(procs) };
     }
 }

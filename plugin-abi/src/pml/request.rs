@@ -37,7 +37,7 @@ pub(crate) struct Call {
     pub(crate) comm: Comm,
 }
 
-/// Argument of MPI: a request, which lives (P4), or null.
+/// Argument of MPI: a request, which lives (M4), or null.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct RawRequest(pub(super) *mut sys::ompi_request_t);
@@ -51,7 +51,7 @@ impl RawRequest {
     /// Returns the request; `None` if it belongs to another component.
     pub(crate) fn ours(self) -> Option<Handle> {
         let raw = NonNull::new(self.0)?;
-        // SAFETY: P4: it lives; P1: one of this type is the PML's.
+        // SAFETY: M4: it lives; P1: one of this type is the PML's.
         unsafe { ((*raw.as_ptr()).req_type == sys::OMPI_REQUEST_PML).then(|| Handle::new(raw.cast())) }
     }
 
@@ -62,7 +62,7 @@ impl RawRequest {
     }
 }
 
-/// Argument of MPI: its array of requests, some of which may be null (P4).
+/// Argument of MPI: its array of requests, some of which may be null (M4).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct RawRequests(*mut RawRequest);
@@ -72,7 +72,7 @@ unsafe impl Argument<*mut *mut sys::ompi_request_t> for RawRequests {}
 
 impl RawRequests {
     /// # Safety
-    /// P4: an array of requests, which lives while the value is used.
+    /// M4: an array of requests, which lives while the value is used.
     pub(crate) const unsafe fn new(raw: *mut *mut sys::ompi_request_t) -> Self {
         RawRequests(raw.cast())
     }
@@ -80,9 +80,9 @@ impl RawRequests {
     /// Returns the PML's requests among the first `count`.
     ///
     /// # Safety
-    /// P4: the array has that many elements, which nobody else uses while the iterator is used.
+    /// M4: the array has that many elements, which nobody else uses while the iterator is used.
     pub(crate) unsafe fn ours(self, count: usize) -> impl Iterator<Item = Handle> {
-        // SAFETY: P4, as this function requires.
+        // SAFETY: M4, as this function requires.
         (0..count).filter_map(move |index| unsafe { self.0.add(index).read() }.ours())
     }
 }
@@ -279,7 +279,7 @@ impl Request {
     fn hold(&mut self, datatype: Datatype) {
         self.shell.has_references = true;
         let comm = self.comm();
-        // SAFETY: P4: the request is MPI's from now on; communicator and datatype live.
+        // SAFETY: M4: the request is MPI's from now on; communicator and datatype live.
         unsafe { libmpi::ibex_request_hold(&raw mut self.base, comm.raw(), datatype.raw()) };
     }
 

@@ -2,6 +2,8 @@
 //! Answers, which name a transfer: only those of its peer count, by whichever rail they come.
 
 use super::*;
+use crate::messenger::path_taken::Reason;
+use crate::transport::EndpointId;
 
 /// Returns the route to another process than the peer.
 fn other() -> Route {

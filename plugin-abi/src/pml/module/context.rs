@@ -34,10 +34,10 @@ pub(crate) extern "C" fn pml_add_comm(comm: Comm) -> c_int {
         let first = pml.rails().first().ok_or(Code::NOT_AVAILABLE)?;
         comm.set_part(Box::leak(Communicator::new(comm, first.entry(), comm.peers())));
         created(comm);
-        // SAFETY: P4: a new communicator; `listeners::ends` is called before it goes.
+        // SAFETY: M4: a new communicator; `listeners::ends` is called before it goes.
         unsafe { listeners::begins(comm.raw()) };
         add(pml, comm).inspect_err(|_| {
-            // SAFETY: P4: it lives, and nothing is entered.
+            // SAFETY: M4: it lives, and nothing is entered.
             unsafe { listeners::ends(comm.raw()) };
             if let Some(communicator) = take_part(comm) {
                 freed(communicator.context);
@@ -72,7 +72,7 @@ fn take_part(comm: Comm) -> Option<Communicator> {
 pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
     answer("pml_del_comm", || {
         let pml = there()?;
-        // SAFETY: P4: Open MPI's communicator still lives.
+        // SAFETY: M4: Open MPI's communicator still lives.
         unsafe { listeners::ends(comm.raw()) };
         let mut state = enter(pml)?;
         let was_there = comm.if_added().map(|communicator| communicator.context);
@@ -103,15 +103,15 @@ unsafe impl Argument<*mut *mut sys::ompi_proc_t> for Processes {}
 
 impl Processes {
     /// # Safety
-    /// P4: the array has `count` elements.
+    /// M4: the array has `count` elements.
     unsafe fn first<'call>(self, count: usize) -> &'call [*mut sys::ompi_proc_t] {
-        // SAFETY: P4, as this function requires.
+        // SAFETY: M4, as this function requires.
         unsafe { std::slice::from_raw_parts(self.0, count) }
     }
 }
 
 fn each(processes: &[*mut sys::ompi_proc_t]) -> impl Iterator<Item = Process> {
-    // SAFETY: P4: elements of `Processes`.
+    // SAFETY: M4: elements of `Processes`.
     processes.iter().filter_map(|process| unsafe { Process::from_raw(process.cast()) })
 }
 
@@ -120,7 +120,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
     answer("pml_add_procs", || {
         // Not earlier: MPI_Init sets up MPI's own error codes shortly before.
         tool::explain_codes();
-        // SAFETY: P4: `count` processes.
+        // SAFETY: M4: `count` processes.
         let all = unsafe { processes.first(count) };
         for process in each(all) {
             if !peers::is_same(process) {
@@ -133,11 +133,11 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
                 state.messenger.foreign.is_met = true;
             }
         }
-        // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
+        // SAFETY: M4: `count` processes; the function reports those with another PML, and does not keep the name.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), processes.0, count) };
         Code::answer(code).inspect_err(|_| peers::say_of_rank_0())?;
         if let Some(pml) = pml() {
-            // SAFETY: P4: processes, which live until MPI_Finalize.
+            // SAFETY: M4: processes, which live until MPI_Finalize.
             unsafe { peers::add_local(pml, all) };
         }
         Ok(())
@@ -147,7 +147,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
 pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_int {
     answer("pml_del_procs", || {
         let Some(pml) = pml() else { return Ok(()) };
-        // SAFETY: P4: `count` processes.
+        // SAFETY: M4: `count` processes.
         let all = unsafe { processes.first(count) };
         for process in each(all) {
             let peer = modex::from_openmpi(process.name());
@@ -160,7 +160,7 @@ pub(crate) extern "C" fn pml_del_procs(processes: Processes, count: usize) -> c_
                 }
             }
         }
-        // SAFETY: P4: processes, which live until MPI_Finalize.
+        // SAFETY: M4: processes, which live until MPI_Finalize.
         unsafe { peers::remove_local(pml, all) };
         Ok(())
     })

@@ -70,7 +70,7 @@ fn make(role: Role, call: &Call, place: Place<'_>) -> Answer {
 
 /// `pml_start`, and `req_start` of each request: MPI requires persistent requests that are inactive.
 pub(crate) extern "C" fn pml_start(count: usize, requests: RawRequests) -> c_int {
-    // SAFETY: P4: `requests` has `count` elements.
+    // SAFETY: M4: `requests` has `count` elements.
     answer("pml_start", || unsafe { requests.ours(count) }.try_for_each(start))
 }
 

@@ -74,7 +74,7 @@ unsafe impl Argument<*mut *mut sys::ompi_message_t> for &mut Matched {}
 impl Matched {
     /// Returns the communicator with its reference, and the message, and sets the handle to null.
     pub(super) fn take(&mut self) -> (Comm, MessageHandle) {
-        // SAFETY: P4: MPI's handle is a message of Open MPI's that `NewMessage::pass` has filled in, and that is
+        // SAFETY: M4: MPI's handle is a message of Open MPI's that `NewMessage::pass` has filled in, and that is
         // returned once; its communicator lives.
         unsafe {
             let message = self.0.assume_init();
@@ -102,7 +102,7 @@ struct NewMessage(NonNull<sys::ompi_message_t>);
 
 impl NewMessage {
     fn new(comm: Comm) -> Result<Self, Code> {
-        // SAFETY: P4: MPI's communicator lives.
+        // SAFETY: M4: MPI's communicator lives.
         let message = unsafe { libmpi::ibex_message_alloc(comm.raw()) };
         NonNull::new(message).map(NewMessage).ok_or(Code::NO_RESOURCE)
     }

@@ -46,7 +46,7 @@ fn is_refused() -> bool {
 /// # Safety
 /// `object` is a live object of Open MPI's, which begins with its reference count.
 pub(super) unsafe fn references<T>(object: *mut T) -> *mut i32 {
-    // SAFETY: P4: an `opal_object_t` stands first in a live object of Open MPI's.
+    // SAFETY: M4: an `opal_object_t` stands first in a live object of Open MPI's.
     unsafe { &raw mut (*object.cast::<opal_object_t>()).obj_reference_count }
 }
 
@@ -194,7 +194,7 @@ pub(crate) unsafe fn ibex_convertor_send(
     count: usize,
     buffer: *const c_void,
 ) -> c_int {
-    // SAFETY: P4: the PML's storage for a convertor, and the world's datatype.
+    // SAFETY: M4: the PML's storage for a convertor, and the world's datatype.
     unsafe { ibex_convertor_receive(convertor, datatype, count, buffer.cast_mut()) }
 }
 
@@ -205,7 +205,7 @@ pub(crate) unsafe fn ibex_convertor_destruct(_: *mut opal_convertor_t) {}
 /// # Safety
 /// The PML's convertor and piece; P2: the data may be read, or written.
 unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_packing: bool) -> usize {
-    // SAFETY: P4: the PML's convertor and piece.
+    // SAFETY: M4: the PML's convertor and piece.
     let (convertor, sys::iovec { iov_base, iov_len }) = unsafe { (&mut *convertor, piece.read()) };
     let (at, left) = (convertor.bConverted, convertor.local_size - convertor.bConverted);
     let is_cut = is_packing && iov_len < left;

@@ -147,7 +147,7 @@ impl Operation {
             state.requests.give_back(self.request);
         } else {
             let mut raw = Request::as_raw(self.request);
-            // SAFETY: P4: a live request that MPI holds, whose functions are the PML's.
+            // SAFETY: M4: a live request that MPI holds, whose functions are the PML's.
             let code = unsafe { ((*raw).req_free).map(|free| free(&raw mut raw)) };
             assert!(code == Some(sys::OPAL_SUCCESS) && raw.is_null());
         }

@@ -153,7 +153,7 @@ unsafe extern "C" fn progress() -> c_int {
             Event::Message { tag, mut bytes } => {
                 let seg_addr = sys::opal_ptr_t { pval: bytes.as_mut_ptr().cast() };
                 let segment = sys::mca_btl_base_segment_t { seg_addr, seg_len: bytes.len() as u64 };
-                // SAFETY: P4: the BTL is open, and the message's bytes live until this returns.
+                // SAFETY: M4: the BTL is open, and the message's bytes live until this returns.
                 unsafe { ForFace::<Pml>::received(btl, tag, &raw const segment, 1) };
             }
             Event::Read { to, address, length, done, data } => {

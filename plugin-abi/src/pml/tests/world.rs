@@ -100,7 +100,7 @@ impl World {
         let (pml, processes) = (self.stand_for(at), self.processes.len());
         let mut known = self.processes[at].communicators.borrow_mut();
         let comm = known.entry(number).or_insert_with(|| communicator(pml, at, number, processes));
-        // SAFETY: P4: the world's communicator lives; operations in progress hold references.
+        // SAFETY: M4: the world's communicator lives; operations in progress hold references.
         unsafe { Comm::new(comm.as_ptr()) }
     }
 
@@ -125,7 +125,7 @@ impl World {
     fn data(&self, bytes: &Bytes, length: usize, how: How) -> Description {
         let count = if how.has_gaps { length / BLOCK } else { length };
         let datatype = self.datatypes[usize::from(how.has_gaps)].as_ptr();
-        // SAFETY: P2, P4: bytes and datatype outlive the operation.
+        // SAFETY: P2, M4: bytes and datatype outlive the operation.
         unsafe { Description::of_test(bytes.start(), count, datatype) }
     }
 
@@ -283,7 +283,7 @@ impl World {
             assert!(state.messenger.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.messenger.starved.is_empty() && !state.has_failed);
             for comm in process.communicators.borrow().values() {
-                // SAFETY: P4: the world's communicator lives.
+                // SAFETY: M4: the world's communicator lives.
                 let (queues, _) = state.queues(unsafe { Comm::new(comm.as_ptr()) }.part());
                 assert_eq!([queues.posted(), queues.unexpected()], [0, 0], "queues of process {at}");
             }

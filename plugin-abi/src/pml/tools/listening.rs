@@ -181,7 +181,7 @@ type Status = *mut sys::ompi_status_public_t;
 
 /// Calls the former function and then raises the events.
 fn after(count: usize, requests: RawRequests, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
-    // SAFETY: P4: MPI's array. Read before the call, which frees the ordinary requests that are complete, and again
+    // SAFETY: M4: MPI's array. Read before the call, which frees the ordinary requests that are complete, and again
     // after it, which has set those to `MPI_REQUEST_NULL`.
     let ours = || unsafe { requests.ours(count) };
     let is_programs = fence("a wait", false, || {
@@ -211,7 +211,7 @@ fn notify(requests: impl Iterator<Item = Handle>) {
 macro_rules! ours {
     ($($name:ident is $former:ident of $count:expr, $requests:ident: ($($argument:ident: $type:ty),*);)*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: P4: libmpi's arguments, among them an array of that many requests.
+            // SAFETY: M4: libmpi's arguments, among them an array of that many requests.
             unsafe { after($count, RawRequests::new($requests), |former| Some((former.$former?)($($argument),*))) }
         }
     )* };

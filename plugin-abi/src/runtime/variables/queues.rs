@@ -116,11 +116,11 @@ unsafe extern "C" fn read<F: HasQueues>(
     object: *mut c_void,
 ) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: P4: Open MPI passes the variable that was registered.
+        // SAFETY: M4: Open MPI passes the variable that was registered.
         let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        // SAFETY: P4: the arguments of this call, for a watermark.
+        // SAFETY: M4: the arguments of this call, for a watermark.
         let wanted = || unsafe { variable::wanted_of_watermark(variable, value) };
-        // SAFETY: P4: the arguments of this call, for a watermark.
+        // SAFETY: M4: the arguments of this call, for a watermark.
         let mark = |extreme| unsafe { variable::mark(variable, object, extreme) };
         let read = match row.value {
             Value::LeastRoom => match wanted() {
@@ -143,7 +143,7 @@ unsafe extern "C" fn read<F: HasQueues>(
             Value::Messages => of_shown::<F>(object, Lengths::messages),
             Value::Attempts => of_shown::<F>(object, Lengths::attempts),
         };
-        // SAFETY: P4: `value` has room for one value of the registered type.
+        // SAFETY: M4: `value` has room for one value of the registered type.
         unsafe {
             match row.value.width() {
                 Width::Unsigned => value.cast::<u32>().write_unaligned(read as u32),
@@ -161,13 +161,13 @@ unsafe extern "C" fn write<F: HasQueues>(
     object: *mut c_void,
 ) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: P4: Open MPI passes the variable that was registered.
+        // SAFETY: M4: Open MPI passes the variable that was registered.
         let extreme = match ROWS.get(unsafe { variable::index(variable) }).map(|row| row.value) {
             Some(Value::Most(of)) => of_shown::<F>(object, |lengths| lengths.begin_anew(of)),
             Some(Value::LeastRoom) => ROOM.begin_anew(),
             _ => return sys::OPAL_SUCCESS,
         };
-        // SAFETY: P4: the arguments of this call.
+        // SAFETY: M4: the arguments of this call.
         unsafe { variable::mark(variable, object, extreme) };
         sys::OPAL_SUCCESS
     })
