@@ -315,6 +315,15 @@ impl World {
         panic!("the processes do not come to rest");
     }
 
+    /// Settles, and checks that no receive waits for a message that was sent, although the program has not received the
+    /// messages that its matched probes took out.
+    fn rest(&mut self) {
+        self.settle();
+        if self.is_whole() && !self.has_failed && self.fabric.is_up() {
+            self.model.matches();
+        }
+    }
+
     /// Polls as a process until its ports have noticed changes of their links.
     fn notice(&mut self, at: usize) {
         (0..NOTICED).for_each(|_| _ = self.poll(at));

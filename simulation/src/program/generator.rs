@@ -173,6 +173,7 @@ impl Generator {
                 Operation::ReceiveProbed { at, room, gaps }
             }
             4 => Operation::Cancel { at, which: random.below(8) },
+            5 if random.one_in(4) => return self.pending(program, random, at),
             5 => Operation::Settle { at },
             6 => Operation::Refuse { at, rail: random.below(program.rails), refuses: random.one_in(2) },
             7 => {
@@ -220,6 +221,22 @@ impl Generator {
                 Operation::Send { from, to, context, tag, length, mode: Mode::Standard, gaps: true, persistent: false },
             ]);
         }
+    }
+
+    /// Adds messages of which the last ones may pend, matched probes that may take all others out, and a receive.
+    fn pending(&self, program: &mut Program, random: &mut Random, at: u32) {
+        let from = random.below(program.processes as usize) as u32;
+        let (context, tag, window) = (self.contexts[0], self.tag(random), program.window as usize);
+        let (length, mode, gaps, persistent) = (8, Mode::Standard, false, false);
+        let send = Operation::Send { from, to: at, context, tag, length, mode, gaps, persistent };
+        let probe = Operation::Probe { at, from: Some(from), context, tag: Some(tag), takes: true };
+        let (from, tag, room) = (Some(from), Some(tag), length);
+        let receive = Operation::Receive { at, from, context, tag, room, gaps, persistent };
+        program.operations.extend([send, Operation::Settle { at: send.at() }]);
+        program.operations.extend(std::iter::repeat_n(send, window + 1));
+        program.operations.push(Operation::Settle { at: send.at() });
+        program.operations.extend(std::iter::repeat_n(probe, window + 1));
+        program.operations.extend([receive, Operation::Settle { at }]);
     }
 
     fn send(&self, program: &mut Program, random: &mut Random, from: u32, context: u32) {

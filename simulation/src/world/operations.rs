@@ -36,7 +36,7 @@ impl World {
             }
             Operation::ReceiveProbed { at, room, gaps } => self.receive_probed(at, Some((room, gaps))),
             Operation::Cancel { at, which } => self.cancel_one(at, which),
-            Operation::Settle { .. } => self.settle(),
+            Operation::Settle { .. } => self.rest(),
             Operation::Part { at, other, fails } => self.part(at, other, fails),
             Operation::Refuse { at, rail, refuses } => {
                 let place = self.place(at, rail);
