@@ -11,7 +11,7 @@ use super::index::{Index, LONG, SHORT};
 use super::pattern::{MatchBits, Pattern};
 use super::slab::{Handle, List, NONE, Slab};
 
-/// Number of masks that have an index, and the index of the receives with further masks.
+/// Number of masks that have an index. The index at this place is of the receives with further masks.
 const OTHERS: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -133,7 +133,7 @@ impl<R: Copy, E: MatchBits> Posted<R, E> {
             while let Some(entry) = self.slab.get(at)
                 && entry.payload.number < first.1
             {
-                // Only one of the further masks may not take the message.
+                // All of a key take the message, but those of the further masks have different patterns.
                 if entry.key == envelope.under(entry.payload.mask) {
                     first = (at, entry.payload.number);
                     break;
@@ -145,7 +145,7 @@ impl<R: Copy, E: MatchBits> Posted<R, E> {
         (first.0, attempts)
     }
 
-    /// The index that has the receives with this mask.
+    /// The place of the index that has the receives with this mask.
     fn index_of(&self, mask: E) -> usize {
         self.indexes[..OTHERS].iter().position(|index| index.mask() == mask).unwrap_or(OTHERS)
     }
