@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NUMA distance of adapters from this process, by hwloc. Distances are as in the ACPI SLIT, 10 = local. The
-//! engine's `device.rs` calls it once, for all devices, and `choose.rs` uses the result. Every failure (no hwloc
+//! engine's `device.rs` calls it once, for all devices, and `choose` uses the result. Every failure (no hwloc
 //! information, a virtual machine, a software device) means "unknown", which counts as near. Path: setup (takes
 //! milliseconds). Threads: any. No unsafe code here. Tests: below, on topologies in XML.
 

@@ -10,7 +10,7 @@
 //! that Open MPI calls are valid as its headers and MPI require. An argument of an entry point that is a `&Module` or
 //! an `Owned<Descriptor>` is so by M1 or M2 (`runtime/entry.rs`). About the adapter: **R1** no Rust reference exists to
 //! bytes that an adapter may access; **R2** these bytes belong to the device from post to completion; **R3** a
-//! registration outlives every work request that names it. `pml` adds P1 to P3, `runtime/listeners.rs` N1 to N4.
+//! registration outlives every work request that names it. `pml` adds P1 to P3, `runtime/listeners` N1 to N4.
 
 mod btl;
 mod pml;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool interface for C programs (`tests/tool/`): header, library, every call with every code, and the profiling
-//! names. `src/tool/tests.rs` tests events that fire, and hw-tests events on a device. Needs the same as building the
+//! names. `src/tool/tests` tests events that fire, and hw-tests events on a device. Needs the same as building the
 //! crate (Open MPI with its headers and commands) and no device.
 
 mod built;

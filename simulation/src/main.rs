@@ -124,7 +124,7 @@ fn print_failure(seed: u64, processes: Option<u32>) {
     // The check that failed, without its values.
     let place = |failure: &Failure| failure.what.split(": ").next().map(str::to_owned);
     let small = shrink(&program, |program| run(program).is_err_and(|other| place(&other) == place(&failure)));
-    println!("Shrunk, as a test for simulation/src/tests.rs:\n");
+    println!("Shrunk, as a test for simulation/src/tests/mod.rs:\n");
     println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
     let name = format!("ibex-simulate-{seed}-{}", std::process::id());
     print_recorded(&small, &std::env::temp_dir().join(name));

@@ -7,7 +7,7 @@
 //!   [`rendezvous`] of announced messages, [`flow_control`], and [`loopback`] within the process. [`header`] has the
 //!   formats on the wire.
 //! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
-//! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
+//! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`dynamic_processes`]. For tools:
 //!   [`path_taken`], and [`events`], which raises all events.
 //!
 //! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
@@ -21,18 +21,18 @@
 
 use std::collections::VecDeque;
 
+use dynamic_processes::DynamicProcesses;
 use events::Completed;
 use flow_control::state::Flow;
-use foreign::Foreign;
 use host::Host;
 use matching::{Contexts, Envelope};
 use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
 
+pub mod dynamic_processes;
 pub mod events;
 pub mod flow_control;
-pub mod foreign;
 pub mod header;
 pub mod host;
 mod loopback;
@@ -57,7 +57,7 @@ pub struct State<H: Host> {
     /// Flow control.
     pub flow: Flow<H::Handle>,
     /// Processes of other jobs.
-    pub foreign: Foreign,
+    pub dynamic_processes: DynamicProcesses,
     /// The rails: send buffers, peers.
     pub rails: Rails<H>,
     /// Sends whose next fragment waits for a send buffer.
@@ -69,7 +69,8 @@ pub struct State<H: Host> {
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
     pub fn new(flow: Flow<H::Handle>, rails: Rails<H>) -> Self {
-        let (contexts, transfers, foreign) = (Contexts::new(), Transfers::default(), Foreign::default());
-        State { contexts, transfers, flow, foreign, rails, starved: VecDeque::new(), completed: None }
+        let (contexts, transfers) = (Contexts::new(), Transfers::default());
+        let dynamic_processes = DynamicProcesses::default();
+        State { contexts, transfers, flow, dynamic_processes, rails, starved: VecDeque::new(), completed: None }
     }
 }

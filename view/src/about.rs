@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page's first data: the ranks, the totals, and warnings about missing or unreliable data, as JSON in the element
-//! `about`. Called by `page.rs`. Tests: below.
+//! `about`. Called by `page`. Tests: below.
 
 use crate::columns::{CHUNK, STAMPED};
 use crate::lanes::{Lane, Lanes};

@@ -2,7 +2,7 @@
 //! Columns of messages: a summary of each message, which the page keeps in memory, and all times. Both are divided into
 //! chunks of [`CHUNK`] messages in the order of their first times. The page reads all summaries, chunk by chunk, while
 //! it already draws, and the times only when the view comes near. Times are stored as small distances from an earlier
-//! one. `page/messages.js` and `page/life.js` have the other half. Called by `page.rs`. Tests: below.
+//! one. `page/messages.js` and `page/life.js` have the other half. Called by `page`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::rows::{Row, protocol, wait};

@@ -2,7 +2,7 @@
 //! Summaries for spans of time with too many messages to draw each one. Bands: for each lane and bin of the whole run,
 //! the number of arrows that begin or end there, by protocol and by wait. Outstanding arrows: for each bin of a level
 //! (32 in the coarsest, then four times as many in each next one) the slowest message that no coarser level has, so the
-//! page always draws the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs`. Tests:
+//! page always draws the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page`. Tests:
 //! below.
 
 use crate::block::{self, Column};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job as one HTML page: a time line of its messages, and statistics. [`page()`] writes the page: text, style and
-//! scripts from `page/` (assembled by `page.rs`), then the data as blocks of columns (`block.rs`). [`picture`] draws a
+//! scripts from `page/` (assembled by `page`), then the data as blocks of columns (`block.rs`). [`picture`] draws a
 //! page with a headless browser. Path: pending. One thread. No unsafe code. Tests: in the files; tests/browser.rs opens
 //! pages in a browser.
 

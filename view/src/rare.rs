@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections and incidents, which the page shows as marks (`page/marks.js`): one block for each kind, ordered by
-//! time. Called by `page.rs`. Tests: below.
+//! time. Called by `page`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::lanes::Lanes;

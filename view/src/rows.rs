@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rows of the page: a summary of each message, and the indexes of protocols and waits in its tables. Called by
-//! `page.rs`. Tests: those of `columns.rs` and `levels.rs`.
+//! `page`. Tests: those of `columns.rs` and `levels.rs`.
 
 use crate::lanes::Lanes;
 use crate::waits::Waits;

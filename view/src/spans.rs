@@ -2,7 +2,7 @@
 //! Spans of time that the page draws beside messages: MPI calls, searches of queues and one-sided operations by lane,
 //! fragments by message and side. Spans of each kind are ordered by key (the lane, or the message and side) and then by
 //! time, in chunks of [`CHUNK`]. Spans with the same key do not overlap, so `page/spans.js` finds the spans of a pixel
-//! by binary search. Called by `page.rs`. Path: pending. Tests: below.
+//! by binary search. Called by `page`. Path: pending. Tests: below.
 
 use crate::block::{self, Column};
 use crate::columns::CHUNK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `mmdebstrap`, which makes root file systems of Debian, from this machine's archive and proxy. Called by
-//! `debian13.rs` and `package.rs`. Grade: setup. Tests: below.
+//! `debian13` and `package.rs`. Grade: setup. Tests: below.
 
 use crate::command::output;
 use crate::environment::Environment;

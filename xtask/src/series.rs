@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--mpi SERIES`: the Open MPI of a command. If this machine has another one, the command runs again, with the same
-//! arguments, in a Debian 13 root that has it. Called by `test.rs` and `bench.rs`. Grade: setup. Tests: below.
+//! arguments, in a Debian 13 root that has it. Called by `test` and `bench`. Grade: setup. Tests: below.
 
 use crate::command::{shown, step};
 use crate::debian13;

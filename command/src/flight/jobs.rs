@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The jobs of several flight recorders, the last failure first. Called by `flight.rs`. Grade: setup. Tests: below.
+//! The jobs of several flight recorders, the last failure first. Called by `flight`. Grade: setup. Tests: below.
 
 use chrono::DateTime;
 use ibex::flight::Flight;

@@ -11,7 +11,7 @@
 //!
 //! Open MPI's communicator points to the PML's part (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm`
 //! (`module/context.rs`). Grade: hot. Threads: routes: any; the queues belong to the thread that has entered the PML.
-//! Tests: `pml/tests.rs`.
+//! Tests: `pml/tests`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

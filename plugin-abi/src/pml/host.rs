@@ -5,7 +5,7 @@
 //!
 //! A request without a callback completes at once ([`finish`]). One with a callback goes on a chain, and [`tell`]
 //! completes it with nothing entered, because a callback may free its request, start it again, post others and wait for
-//! them. Grade: hot. Threads: the one that has entered the PML; [`Process`]: any. Tests: `pml/tests.rs`, and the MPI
+//! them. Grade: hot. Threads: the one that has entered the PML; [`Process`]: any. Tests: `pml/tests`, and the MPI
 //! programs of `hw-tests`.
 
 use engine::messenger::header::MAX_SIZE;
@@ -80,7 +80,7 @@ impl Host for State {
     }
 
     #[inline(always)]
-    fn finish_told(&mut self, listeners: &'static Listeners, receive: Handle) {
+    fn finish_with_events(&mut self, listeners: &'static Listeners, receive: Handle) {
         if self.requests.get(receive).shell.owner != Owner::WatchedCall {
             return finish_of_others(self, receive);
         }

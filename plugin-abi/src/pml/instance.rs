@@ -3,7 +3,7 @@
 //!
 //! `component` makes it when Open MPI initialises the PML, and drops it at the end. ARCHITECTURE.md ("Rules") has the
 //! order in which a caller enters the PML and ports. Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the
-//! process, otherwise none. Tests: `pml/tests.rs`.
+//! process, otherwise none. Tests: `pml/tests`.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
@@ -14,7 +14,7 @@ use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::host;
 use engine::messenger::rails::Rails;
-use engine::messenger::rails::quiet::Quiet;
+use engine::messenger::rails::poll_interval::PollInterval;
 
 use super::progress::poll_more;
 use super::request::{Handle, Requests};
@@ -81,7 +81,7 @@ pub(crate) struct State {
     pub(crate) messenger: messenger::State<State>,
     /// Rank of this process in its job.
     pub(crate) rank: u32,
-    pub(crate) quiet: Quiet,
+    pub(crate) poll_interval: PollInterval,
     pub(crate) finished: Chain,
     /// Frames with completions for the BTL.
     pub(crate) for_btl: frame::Polled,
@@ -235,7 +235,7 @@ impl Pml {
             messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown), rails_state),
             requests: Requests::new(),
             rank: settings.rank,
-            quiet: Quiet::default(),
+            poll_interval: PollInterval::default(),
             finished: Chain::EMPTY,
             for_btl: frame::Polled::default(),
             frames: Frames::default(),

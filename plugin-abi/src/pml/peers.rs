@@ -6,7 +6,7 @@
 //! Called by the messenger (`engine::messenger::host`), `context`, `send` and `progress`; by Open MPI's shared-memory
 //! BTL with each message, from this PML's polls or from Open MPI's progress. Grade: hot for shared memory, else
 //! setup. Threads: the one that has entered the PML, and no port; [`route`]: any, with nothing entered. Tests:
-//! `pml/tests.rs`, `rail_down.c` in `hw-tests/mpi`, and `hw-tests/tests/device/local.rs`.
+//! `pml/tests`, `rail_down.c` in `hw-tests/mpi`, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

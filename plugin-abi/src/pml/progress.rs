@@ -5,7 +5,7 @@
 //! Whole messages with a posted receive are delivered in place, while their port is entered; all others after the
 //! poll, in order of arrival, with the PML entered, so messages keep their order although callbacks may poll again.
 //! Called by Open MPI ([`pml_progress`]), blocking calls ([`until`]), the BTL's waits ([`begin`]), and by all that has
-//! entered the PML ([`leave`]). Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests.rs`, and the MPI
+//! entered the PML ([`leave`]). Grade: hot. Threads: any; one polls at a time. Tests: `pml/tests`, and the MPI
 //! programs of `hw-tests`.
 
 use std::ffi::c_int;
@@ -66,7 +66,7 @@ pub(crate) fn begin() {
         let Some(pml) = pml() else { return 0 };
         let Some(mut state) = pml.try_enter() else { return 0 };
         // The caller waits for a rail, so rails are polled even if shared memory is busy.
-        state.quiet.have_reported(1);
+        state.poll_interval.note_events(1);
         let count = poll_here::<false>(pml, &mut state);
         leave(pml, state);
         count as c_int
@@ -108,11 +108,11 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     poll_here::<false>(pml, state)
 }
 
-/// [`poll`], inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
+/// [`poll`], inlined into its callers. `EVENTS`: in a blocking receive while a tool listens.
 #[inline(always)]
-pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
+pub(crate) fn poll_here<const EVENTS: bool>(pml: &Pml, state: &mut State) -> usize {
     if let Some(rail) = pml.only_rail() {
-        poll_rail::<false, TOLD, false>(pml, state, 0, rail)
+        poll_rail::<false, EVENTS, false>(pml, state, 0, rail)
     } else {
         cold_path();
         pml.poll_more()(pml, state)
@@ -130,7 +130,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
         if count > 0 {
             state.has_more |= state.busy.polled(1);
         }
-        if !state.quiet.are_due() {
+        if !state.poll_interval.is_due() {
             return count;
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
             each.map(|(index, rail)| poll_rail::<true, false, WATCHED>(pml, state, index, rail)).sum()
         }
     };
-    state.quiet.have_reported(of_rails);
+    state.poll_interval.note_events(of_rails);
     poller::note_poll();
     count + of_rails
 }
@@ -154,10 +154,10 @@ fn watch_polls(are_watched: bool) {
     }
 }
 
-/// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, delivers a message
+/// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `EVENTS`, delivers a message
 /// that raises events after it has left the port.
 #[inline(always)]
-fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
+fn poll_rail<const MULTI_RAIL: bool, const EVENTS: bool, const WATCHED: bool>(
     pml: &Pml,
     state: &mut State,
     index: usize,
@@ -167,13 +167,13 @@ fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
     let mut deferred = None;
-    let receiver = Receiver::<_, MULTI_RAIL>::new(state, index, if TOLD { Some(&mut deferred) } else { None });
+    let receiver = Receiver::<_, MULTI_RAIL>::new(state, index, if EVENTS { Some(&mut deferred) } else { None });
     let Polled { taken: done, reported } = if WATCHED {
         port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
         port.poll_direct(&mut frame.batch, receiver)
     };
-    if TOLD && let Some(deferred) = &deferred {
+    if EVENTS && let Some(deferred) = &deferred {
         drop(port);
         search::deliver(pml, state, deferred);
         if reported == 0 {
@@ -281,7 +281,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     if !state.messenger.flow.turns.is_empty() {
         send::in_turns(pml, &mut *state, |state| {
-            state.quiet.have_reported(1);
+            state.poll_interval.note_events(1);
             poll_here::<false>(pml, state);
         });
     }

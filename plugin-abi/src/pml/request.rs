@@ -3,7 +3,7 @@
 //!
 //! The record has the owner of the request ([`Shell`]), the fields of the engine's protocols ([`Core`]), and those of
 //! events. Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests:
-//! `pml/tests.rs`, and the MPI programs of `hw-tests`.
+//! `pml/tests`, and the MPI programs of `hw-tests`.
 
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;

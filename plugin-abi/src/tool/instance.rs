@@ -4,7 +4,7 @@
 //! which makes its elements when the callback first reads one, and its timestamp when the callback asks for it. An
 //! instance is valid only within its callback, in the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
 //! `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time has a [`MatchingInstance`].
-//! Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`, and `hw-tests/tools/mpi_t_matching.c`.
+//! Safety: N1 to N4 of `runtime/listeners`. Tests: `tests`, and `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations for the PML's events of requests and messages. Each is a listener (`runtime/listeners.rs`), which
+//! Registrations for the PML's events of requests and messages. Each is a listener (`runtime/listeners`), which
 //! calls the tool's function at the site of the event, or puts the event into the registration's buffer.
 //!
 //! The engine has the registration with its buffer, its losses and its end, as for every event type; only the delivery
 //! at the site is here. A listener caches in [`Quick`] which function to call, as long as its buffer is empty; so an
 //! event costs one call. Each change that may concern the cache empties it, in the entered PML. Called by
 //! `registration.rs`. Grade: setup; [`tell`] is on the path of messages while a tool listens. Threads: any; [`tell`]
-//! one at a time. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `hw-tests/tools/mpi_t_matching.c`.
+//! one at a time. Safety: N1 to N4 of `runtime/listeners`. Tests: `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::collections::BTreeMap;

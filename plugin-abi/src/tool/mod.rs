@@ -6,7 +6,7 @@
 //! events), `require_none` (calls of callbacks that may do anything), `handle_numbers`, `arguments` (strings and arrays
 //! of C) and `host` (calls of the MPI). `peruse` has PERUSE 2.0, with `communicator` (duplicated and freed
 //! communicators). `ending` closes the flight recorder. Headers: `include/`. All of it works before `MPI_Init` and
-//! after `MPI_Finalize`, while the tool interface is initialised. Tests: `tests.rs` (events that fire), `tests/tool.rs`
+//! after `MPI_Finalize`, while the tool interface is initialised. Tests: `tests` (events that fire), `tests/tool.rs`
 //! (C programs for every call and every code).
 
 mod arguments;

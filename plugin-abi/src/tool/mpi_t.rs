@@ -3,7 +3,7 @@
 //! (macro `calls`). A call checks the arguments, calls the engine, and returns a code. If a tool defines an
 //! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
 //! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
-//! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+//! hot and takes no lock. Threads: any. Tests: `tests`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;

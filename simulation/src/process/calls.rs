@@ -90,7 +90,7 @@ impl Process {
         }
         let pattern = Pattern::new(peer, tag);
         let posting = match self.listeners(context) {
-            Some(listeners) => search::post_told(&*shared, self, request, pattern, listeners),
+            Some(listeners) => search::post_with_events(&*shared, self, request, pattern, listeners),
             None => search::post(&*shared, self, request, pattern),
         };
         if let Posting::Waits(name) = posting {

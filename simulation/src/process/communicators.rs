@@ -4,7 +4,7 @@
 
 use ibex::messenger::host::Peers as _;
 use ibex::messenger::receive::search;
-use ibex::messenger::{flow_control, foreign};
+use ibex::messenger::{dynamic_processes, flow_control};
 use ibex::transport::adapter::simulated::FIRST;
 
 use super::{Communicator, Process, name};
@@ -30,11 +30,11 @@ impl Process {
     /// Parts from a process, with which this one has no common communicator any more.
     pub(crate) fn part(&mut self, other: u32) {
         if self.foreign.insert(other) {
-            self.messenger.foreign.is_met = true;
+            self.messenger.dynamic_processes.is_met = true;
             self.meet(other);
         }
         let shared = self.shared();
-        foreign::left(&*shared, self, PRIVATE + other);
+        dynamic_processes::left(&*shared, self, PRIVATE + other);
         self.holds_back.remove(&(other as i32));
         self.held_by.remove(&(other as i32));
     }
@@ -57,7 +57,7 @@ impl Process {
     /// Meets a process in a common communicator.
     pub(crate) fn meet(&mut self, other: u32) {
         let shared = self.shared();
-        foreign::joined(&*shared, self, PRIVATE + other, [name(other)].into());
+        dynamic_processes::joined(&*shared, self, PRIVATE + other, [name(other)].into());
     }
 
     /// Returns the communicator with this context number.

@@ -9,7 +9,7 @@ use ibex::messenger::events::transfers::Bytes;
 use ibex::messenger::events::{self, Event, messages};
 use ibex::messenger::host::{Data as _, Tools};
 use ibex::messenger::matching::Envelope;
-use ibex::messenger::path_taken::{PathTaken, of_message};
+use ibex::messenger::path_taken::{PathTaken, lookup};
 use ibex::messenger::receive::arrived::Arrival;
 use ibex::messenger::receive::search;
 use ibex::messenger::request::{Outcome, Role};
@@ -34,7 +34,7 @@ impl Process {
         if self.recorder.is_none() {
             return;
         }
-        let (id, path) = (self.numbers(1), of_message::eager(&*self.shared, route, length));
+        let (id, path) = (self.numbers(1), lookup::eager(&*self.shared, route, length));
         let mut spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
         for event in [Event::Activate, Event::XferBegin, Event::XferEnd, Event::Complete, Event::Notify] {
             if event == Event::XferEnd {

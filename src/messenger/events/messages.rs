@@ -8,7 +8,7 @@ use super::{Event, number_of, raise, raise_to, tell_path, transfers};
 use crate::messenger::header::EAGER_SIZE;
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, Message};
-use crate::messenger::path_taken::{PathTaken, of_message};
+use crate::messenger::path_taken::{PathTaken, lookup};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
 use crate::messenger::request::Role;
 
@@ -41,8 +41,8 @@ pub fn arrives<H: Host>(
     raise_to(host, listeners, found, Event::RemovePosted);
     host.tell_of_message(listeners, Event::MatchPosted, id, &mut spec);
     has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
-        None => Some(of_message::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
-        Some(message) => of_message::came(process, host, of, message, found),
+        None => Some(lookup::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
+        Some(message) => lookup::came(process, host, of, message, found),
     });
     Ok(found)
 }
@@ -94,9 +94,7 @@ fn gets<H: Host>(
         raise_to(host, listeners, receive, Event::MatchUnexpected);
         let message = (found.message.id, found.message.length());
         let of = (of, found.envelope);
-        has_message(host, listeners, receive, message, |host| {
-            of_message::came(process, host, of, &found.message, receive)
-        });
+        has_message(host, listeners, receive, message, |host| lookup::came(process, host, of, &found.message, receive));
     }
 }
 

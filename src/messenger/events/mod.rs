@@ -15,7 +15,7 @@
 use std::hint::cold_path;
 
 use super::host::{Data, Host};
-use super::path_taken::{PathTaken, Protocol, Reason, of_message};
+use super::path_taken::{PathTaken, Protocol, Reason, lookup};
 use super::request::Role;
 use super::route::Route;
 use crate::events::{EventGroup, Safety, SourceId};
@@ -229,7 +229,7 @@ pub fn ends<H: Host>(host: &mut H, request: H::Handle, moved: Moved) {
 /// [`ends`] for a message that is sent whole, with its path.
 #[inline]
 pub(super) fn ends_whole<H: Host>(process: &H::Process, host: &mut H, send: H::Handle, moved: Moved) {
-    ends_by(host, send, moved, |host| Some(of_message::sent(process, host, send)));
+    ends_by(host, send, moved, |host| Some(lookup::sent(process, host, send)));
 }
 
 #[inline]
@@ -282,7 +282,7 @@ pub(super) fn report_path_by<H: Host>(
     rails: usize,
 ) {
     if let Some(listeners) = host.listeners_of(request) {
-        let path = |host: &mut H| Some(of_message::by(process, host.home(process, route), how, rails));
+        let path = |host: &mut H| Some(lookup::by(process, host.home(process, route), how, rails));
         report_path_to(host, listeners, request, path);
     }
 }

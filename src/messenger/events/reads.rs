@@ -11,7 +11,7 @@ use super::transfers::Bytes;
 use super::{SAFETY, begins_by, stage};
 use crate::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use crate::messenger::host::{Host, Process};
-use crate::messenger::path_taken::of_message;
+use crate::messenger::path_taken::lookup;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::Transfer;
 use crate::transport::Failed;
@@ -33,7 +33,7 @@ pub struct WatchedReads {
 /// Raises the events of a receive that will read its message by the rails of its transfer, and notes what events of its
 /// reads need.
 pub(in crate::messenger) fn begins<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle) {
-    begins_by(host, receive, Bytes::None.posted(), |host| of_message::read(process, host, receive));
+    begins_by(host, receive, Bytes::None.posted(), |host| lookup::read(process, host, receive));
     let (interest, core) = (events::interest(), host.core(receive));
     let request = core.watched.id;
     let Transfer::Reading(reads) = &core.transfer else { return };

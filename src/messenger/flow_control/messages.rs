@@ -3,7 +3,7 @@
 //!
 //! Called by `send` (sends that must pend), `receive` (these messages), `search`, `probe`, `delivery` and `rendezvous`;
 //! by the host when it drops a message. Grade: pending. Threads: the one that has entered the messenger. Tests:
-//! `messenger/tests`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
+//! `messenger/tests`, `pml/tests`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use super::Word;
 use crate::counters::add_shared;

@@ -35,7 +35,7 @@ impl<C, M> Contexts<C, M> {
     /// The first of the large contexts.
     pub const EXTENDED: u32 = 1 << 23;
 
-    /// Upper bound, exclusive: headers have 24 bits for a context (`messenger/header.rs`).
+    /// Upper bound, exclusive: headers have 24 bits for a context (`messenger/header`).
     const END: u32 = 1 << 24;
 
     /// Makes a table without communicators.

@@ -58,7 +58,7 @@ fn put<H: Host>(host: &mut H, listeners: Option<H::Listeners>, request: H::Handl
     }
     let Some(listeners) = listeners else { return host.finish(request) };
     events::raise_whole(host, listeners, request, Event::XferEnd, Bytes::None);
-    host.finish_told(listeners, request);
+    host.finish_with_events(listeners, request);
 }
 
 /// Begins the transfer of an announced message to its receive.

@@ -36,12 +36,12 @@ impl<R: Copy> FirstPlace<R> {
 #[derive(Debug)]
 pub struct Queues<R> {
     /// First place while no tool listens.
-    open: FirstPlace<R>,
+    without_events: FirstPlace<R>,
     /// Number of receives in the queue, and 1 more while tools listen, so that [`Self::post`] looks further.
     behind: u32,
     /// First place while tools listen.
-    told: FirstPlace<R>,
-    is_told: bool,
+    with_events: FirstPlace<R>,
+    raises_events: bool,
     matching: Matching<R, Arrived>,
 }
 
@@ -54,8 +54,8 @@ impl<R: Copy + PartialEq> Default for Queues<R> {
 impl<R: Copy + PartialEq> Queues<R> {
     /// Makes empty queues.
     pub const fn new() -> Self {
-        let (open, told) = (FirstPlace::FREE, FirstPlace::FREE);
-        Queues { open, behind: 0, told, is_told: false, matching: Matching::new() }
+        let (without_events, with_events) = (FirstPlace::FREE, FirstPlace::FREE);
+        Queues { without_events, behind: 0, with_events, raises_events: false, matching: Matching::new() }
     }
 
     /// Returns the number of posted receives.
@@ -70,30 +70,30 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     fn first(&self) -> &FirstPlace<R> {
-        if self.is_told { &self.told } else { &self.open }
+        if self.raises_events { &self.with_events } else { &self.without_events }
     }
 
     fn first_mut(&mut self) -> &mut FirstPlace<R> {
-        if self.is_told { &mut self.told } else { &mut self.open }
+        if self.raises_events { &mut self.with_events } else { &mut self.without_events }
     }
 
     // ---- posted receives --------------------------------------------------------------------------------------------
 
     /// Takes out the posted receive that a message matches; the one in the first place is older than the others.
-    /// `TOLD`: the caller raises the events. Otherwise it finds no receive while tools listen.
+    /// `EVENTS`: the caller raises the events. Otherwise it finds no receive while tools listen.
     #[inline(always)]
-    pub fn take_posted<const TOLD: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
-        let first = if TOLD { self.first_mut() } else { &mut self.open };
+    pub fn take_posted<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+        let first = if EVENTS { self.first_mut() } else { &mut self.without_events };
         if first.takes(envelope) {
             lengths.set_first(false);
             return first.receive.take();
         }
-        self.take_queued::<TOLD>(lengths, envelope)
+        self.take_queued::<EVENTS>(lengths, envelope)
     }
 
     #[inline(never)]
-    fn take_queued<const TOLD: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
-        if self.is_told && !TOLD {
+    fn take_queued<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+        if self.raises_events && !EVENTS {
             return None;
         }
         let Searched { found, attempts } = self.matching.search_posted(envelope);
@@ -107,21 +107,21 @@ impl<R: Copy + PartialEq> Queues<R> {
     /// Posts a receive, after a search of the unexpected messages. Returns its name, for [`Self::cancel`].
     #[inline(always)]
     pub fn post(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
-        if self.open.receive.is_some() || self.behind > 0 {
+        if self.without_events.receive.is_some() || self.behind > 0 {
             return self.post_behind(lengths, pattern, receive);
         }
-        self.open = FirstPlace { pattern, receive: Some(receive) };
+        self.without_events = FirstPlace { pattern, receive: Some(receive) };
         lengths.set_first(true);
         FIRST
     }
 
     /// [`Self::post`] for a caller that tells tools.
     #[inline(always)]
-    pub fn post_told(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
-        if !self.is_told || self.told.receive.is_some() || self.matching.posted() > 0 {
+    pub fn post_with_events(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+        if !self.raises_events || self.with_events.receive.is_some() || self.matching.posted() > 0 {
             return self.post_behind(lengths, pattern, receive);
         }
-        self.told = FirstPlace { pattern, receive: Some(receive) };
+        self.with_events = FirstPlace { pattern, receive: Some(receive) };
         lengths.set_first(true);
         FIRST
     }
@@ -153,21 +153,21 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     fn count(&mut self, lengths: &Lengths) {
-        self.behind = self.matching.posted() + u32::from(self.is_told);
+        self.behind = self.matching.posted() + u32::from(self.raises_events);
         lengths.posted(self.matching.posted());
     }
 
     /// Whether tools listen and the receive in the first place takes this message.
     #[inline(always)]
-    pub fn is_for_told(&self, envelope: Envelope) -> bool {
-        self.is_told && self.told.takes(envelope)
+    pub fn is_for_first(&self, envelope: Envelope) -> bool {
+        self.raises_events && self.with_events.takes(envelope)
     }
 
     /// Notes that tools begin, or cease, to listen: moves the receive in the first place.
-    pub fn set_told(&mut self, lengths: &Lengths, is_told: bool) {
-        if self.is_told != is_told {
+    pub fn set_raises_events(&mut self, lengths: &Lengths, raises_events: bool) {
+        if self.raises_events != raises_events {
             let first = std::mem::replace(self.first_mut(), FirstPlace::FREE);
-            self.is_told = is_told;
+            self.raises_events = raises_events;
             *self.first_mut() = first;
             self.count(lengths);
         }
@@ -240,15 +240,15 @@ mod tests {
             self.0.post(&self.1, pattern, number)
         }
 
-        fn post_told(&mut self, pattern: Pattern, number: usize) -> u64 {
-            self.0.post_told(&self.1, pattern, number)
+        fn post_with_events(&mut self, pattern: Pattern, number: usize) -> u64 {
+            self.0.post_with_events(&self.1, pattern, number)
         }
 
         fn taken(&mut self, source: i32, tag: i32) -> Option<usize> {
             self.0.take_posted::<false>(&self.1, Envelope::new(source, tag))
         }
 
-        fn taken_told(&mut self, source: i32, tag: i32) -> Option<usize> {
+        fn taken_with_events(&mut self, source: i32, tag: i32) -> Option<usize> {
             self.0.take_posted::<true>(&self.1, Envelope::new(source, tag))
         }
 
@@ -256,8 +256,8 @@ mod tests {
             self.0.cancel(&self.1, name, number)
         }
 
-        fn tell(&mut self, is_told: bool) {
-            self.0.set_told(&self.1, is_told);
+        fn tell(&mut self, raises_events: bool) {
+            self.0.set_raises_events(&self.1, raises_events);
         }
 
         /// Returns the number of posted receives, which other threads see, too.
@@ -289,7 +289,7 @@ mod tests {
         let second = of.post(ANY, 2);
         of.post(ANY, 3);
         assert_eq!(of.taken(0, 7), None);
-        assert_eq!([of.taken_told(1, 7), of.taken_told(0, 7)], [Some(2), Some(1)]);
+        assert_eq!([of.taken_with_events(1, 7), of.taken_with_events(0, 7)], [Some(2), Some(1)]);
         assert!(!of.cancels(first, 1) && !of.cancels(second, 2));
         of.tell(false);
         assert_eq!([of.taken(0, 7), of.taken(0, 7)], [Some(3), None]);
@@ -303,15 +303,18 @@ mod tests {
         let name = of.post(ANY, 6);
         of.tell(true);
         assert!(of.cancels(name, 6));
-        assert_eq!(of.taken_told(0, 7), None);
+        assert_eq!(of.taken_with_events(0, 7), None);
         // The first receive that is posted while tools listen is in no queue either; later ones are.
         assert_eq!([7, 8].map(|number| of.post(ANY, number) == FIRST), [true, false]);
-        assert_eq!((of.posted(), of.0.is_for_told(Envelope::new(0, 7))), (2, true));
+        assert_eq!((of.posted(), of.0.is_for_first(Envelope::new(0, 7))), (2, true));
         of.tell(false);
         assert_eq!(of.posted(), 2);
         of.tell(true);
-        assert_eq!([of.taken_told(0, 7), of.taken_told(0, 7), of.taken_told(0, 7)], [Some(7), Some(8), None]);
-        assert_eq!((of.posted(), of.0.is_for_told(Envelope::new(0, 7))), (0, false));
+        assert_eq!(
+            [of.taken_with_events(0, 7), of.taken_with_events(0, 7), of.taken_with_events(0, 7)],
+            [Some(7), Some(8), None]
+        );
+        assert_eq!((of.posted(), of.0.is_for_first(Envelope::new(0, 7))), (0, false));
     }
 
     #[test]
@@ -345,14 +348,14 @@ mod tests {
                 match below(5) {
                     0 if waiting.iter().all(|receives| !receives.contains(&one)) => {
                         of[one] = at;
-                        let post = if below(2) == 0 { Numbers::post } else { Numbers::post_told };
+                        let post = if below(2) == 0 { Numbers::post } else { Numbers::post_with_events };
                         names[one] = post(&mut comms[at], ANY, one);
                         waiting[at].push(one);
                     }
                     1 if waiting.iter().all(|receives| !receives.contains(&one)) => of[one] = at,
                     2 => {
                         let expected = (!waiting[at].is_empty()).then(|| waiting[at].remove(0));
-                        assert_eq!(comms[at].taken_told(0, 7), expected, "seed {seed}");
+                        assert_eq!(comms[at].taken_with_events(0, 7), expected, "seed {seed}");
                     }
                     3 => comms[at].tell(below(2) == 0),
                     _ => {

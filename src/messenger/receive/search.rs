@@ -46,7 +46,7 @@ pub fn is_taken<H: Host>(
     if let Some(deferred) = deferred
         && bytes.len() <= MAX_DEFERRED
         && deferred.is_none()
-        && queues.is_for_told(envelope)
+        && queues.is_for_first(envelope)
     {
         let message = deferred.insert(Deferred { communicator, envelope, bytes: ArrayVec::new() });
         return message.bytes.try_extend_from_slice(bytes).is_ok();
@@ -253,7 +253,7 @@ fn post_after_search<H: Host>(
 
 /// [`post`] while tools listen to the communicator of the receive.
 #[inline(always)]
-pub fn post_told<H: Host>(
+pub fn post_with_events<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -268,7 +268,7 @@ pub fn post_told<H: Host>(
         return Posting::Matched;
     }
     let (queues, lengths) = host.queues(of);
-    let name = queues.post_told(lengths, pattern, request);
+    let name = queues.post_with_events(lengths, pattern, request);
     host.tell(listeners, Event::InsertPosted, id, request);
     Posting::Waits(name)
 }

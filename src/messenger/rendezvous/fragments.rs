@@ -5,7 +5,7 @@
 //! A send whose next fragment finds no send buffer waits for one, behind those that wait already ([`State::starved`]).
 //! `copies.rs` has the counts of both sides. Called by `receive`, `delivery`, `read` and `single_copy`, and by the host
 //! for completions. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`,
-//! `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
+//! `pml/tests`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 //!
 //! [`State::starved`]: crate::messenger::State::starved
 

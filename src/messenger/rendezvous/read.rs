@@ -4,7 +4,7 @@
 //!
 //! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`).
 //! Called by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered
-//! the messenger. Tests: `messenger/tests`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
+//! the messenger. Tests: `messenger/tests`, `pml/tests`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
 
 use std::ops::RangeInclusive;
 

@@ -12,13 +12,13 @@ fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
 
 /// Posts a receive for this pattern. Returns it, and whether it has got a message at once.
 fn post(host: &mut SmallHost, pattern: Pattern) -> (usize, bool) {
-    post_told(host, pattern, false)
+    post_with_events(host, pattern, false)
 }
 
-fn post_told(host: &mut SmallHost, pattern: Pattern, is_told: bool) -> (usize, bool) {
+fn post_with_events(host: &mut SmallHost, pattern: Pattern, is_told: bool) -> (usize, bool) {
     let receive = host.request(Role::Receive, vec![0; LONG]);
     let posting = if is_told {
-        search::post_told(&(), host, receive, pattern, false)
+        search::post_with_events(&(), host, receive, pattern, false)
     } else {
         search::post(&(), host, receive, pattern)
     };
@@ -59,7 +59,7 @@ fn a_message_that_no_receive_takes_is_stored_until_one_does() {
         let mut host = SmallHost::new();
         host.handle(eager(7, 5));
         assert_eq!(host.messenger.flow.kept.bytes(), RECORD);
-        let (receive, has_matched) = post_told(&mut host, pattern, is_told);
+        let (receive, has_matched) = post_with_events(&mut host, pattern, is_told);
         assert_eq!((has_matched, host.queues.posted()), (takes, u32::from(!takes)), "{pattern:?}");
         assert_eq!(host.messenger.flow.kept.bytes(), if takes { 0 } else { RECORD });
         assert_eq!(host.cores[receive].data[0], if takes { 5 } else { 0 });
@@ -73,7 +73,7 @@ fn tools_are_told_of_a_search_before_its_receive_gets_a_message_or_is_posted() {
         if let Some(tag) = message {
             host.handle(eager(tag, 5));
         }
-        let (_, has_matched) = post_told(&mut host, Pattern::new(3, 7), true);
+        let (_, has_matched) = post_with_events(&mut host, Pattern::new(3, 7), true);
         let steps: String = host.told.iter().map(|told| told.0).collect();
         assert_eq!((&*steps, has_matched), (told, message == Some(7)));
     }
@@ -206,7 +206,7 @@ fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_to
     let other = encode((Header::Eager(Match { context: CONTEXT + 1, rank: 3, tag: 7 }), Vec::new()));
     for is_told in [false, true] {
         let (mut host, mut deferred) = (SmallHost::new(), None);
-        host.queues.set_told(&host.lengths, is_told);
+        host.queues.set_raises_events(&host.lengths, is_told);
         let mut take = |host: &mut SmallHost, message: &[u8]| search::is_taken(host, message, Some(&mut deferred));
         assert!(!take(&mut host, &message), "no receive");
         host.receive(7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides whether a single port is usable: its state, its addresses, its MTU, its partition. `choose.rs` calls it; a
+//! Decides whether a single port is usable: its state, its addresses, its MTU, its partition. `choose` calls it; a
 //! refusal completes a sentence that begins "refused: ". Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};

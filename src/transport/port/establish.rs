@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection. Called by
-//! `connect.rs` with the step that `connect/handshake.rs` has chosen, and by `poll.rs` when a message replaces the last
+//! `connect.rs` with the step that `connect/handshake` has chosen, and by `poll.rs` when a message replaces the last
 //! hello. Setup grade. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;

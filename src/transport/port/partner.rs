@@ -15,7 +15,7 @@
 //! first hello: it first asks the better ones once more.
 //!
 //! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Setup grade.
-//! Threads: the port's. Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
+//! Threads: the port's. Tests: `tests/partners`, and the device tests in `hw-tests`.
 
 use super::Port;
 use super::admission::{Once, Stranger};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a port from a stand-in for a device of libibverbs: a simulated adapter (`transport/adapter/simulated.rs`).
+//! Makes a port from a stand-in for a device of libibverbs: a simulated adapter (`transport/adapter/simulated`).
 //! Compiled for tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
 
 use super::open::{Parts, receive_batch, signal_interval};

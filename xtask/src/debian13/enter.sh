@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs a command in a root file system: `enter.sh ROOT FOLDER PATH... -- COMMAND...`, with each PATH mounted at its own
-# path, the command in FOLDER. debian13.rs starts it in a mount namespace (`unshare --mount`), so that no other process
+# path, the command in FOLDER. debian13/mod.rs starts it in a mount namespace (`unshare --mount`), so that no other process
 # sees these mounts, and they disappear with the last process.
 set -eu
 root=$1

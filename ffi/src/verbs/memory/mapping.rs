@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory from the kernel for ibex's own use (`pages.rs`), registered with an adapter for its whole life. Its
+//! Memory from the kernel for ibex's own use (`pages`), registered with an adapter for its whole life. Its
 //! protection domain owns it (`domain.rs`). Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
 use super::pages::{HugePages, PageKind, Pages};

@@ -9,8 +9,8 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload, members};
+use engine::messenger::dynamic_processes;
 use engine::messenger::flow_control;
-use engine::messenger::foreign;
 use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
 use ibex_ffi::openmpi::process::Process;
@@ -52,11 +52,11 @@ fn add(pml: &Pml, comm: Comm) -> Answer {
     // SAFETY: P3: the PML is entered.
     unsafe { follow(added) };
     let kept = state.messenger.contexts.add(context, added).ok_or(Code::ERROR)?;
-    if state.messenger.foreign.is_met
+    if state.messenger.dynamic_processes.is_met
         && let Some(me) = Process::me()
     {
         let members = comm.members(true).filter(|name| name.job != me.name().job).collect();
-        foreign::joined(pml, &mut *state, context, members);
+        dynamic_processes::joined(pml, &mut *state, context, members);
     }
     search::deliver_early(pml, &mut *state, context, kept);
     leave(pml, state);
@@ -84,7 +84,7 @@ pub(crate) extern "C" fn pml_del_comm(comm: Comm) -> c_int {
             for message in messages.unwrap_or_default() {
                 flow_control::give_up(pml, &mut *state, &message.message);
             }
-            foreign::left(pml, &mut *state, context);
+            dynamic_processes::left(pml, &mut *state, context);
         }
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
@@ -130,7 +130,7 @@ pub(crate) extern "C" fn pml_add_procs(processes: Processes, count: usize) -> c_
             if Process::me().is_some_and(|me| me.name().job != process.name().job)
                 && let Some(mut state) = pml().and_then(Pml::enter)
             {
-                state.messenger.foreign.is_met = true;
+                state.messenger.dynamic_processes.is_met = true;
             }
         }
         // SAFETY: M4: `count` processes; the function reports those with another PML, and does not keep the name.

@@ -2,7 +2,7 @@
 //! The functions of a request that Open MPI calls (start, cancel, free), and those that make persistent requests.
 //!
 //! A persistent buffered send completes at once; another request sends its copy. Grade: hot for free, else pending.
-//! Threads: any. Tests: `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
+//! Threads: any. Tests: `pml/tests`, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

@@ -117,7 +117,7 @@ fn begin<const WATCHED: bool>(pml: &Pml, state: &mut State, request: Handle, cal
     }
     let spec = tools::spec(call, tools::RECEIVE, r.core.data.length());
     tools::introduce(r, number(), spec);
-    search::post_told(pml, state, request, pattern, listeners)
+    search::post_with_events(pml, state, request, pattern, listeners)
 }
 
 /// Posts a receive that has noted its call, or gives it its unexpected message. It may be finished when this returns.
@@ -126,7 +126,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
     let pattern = Pattern::new(r.core.peer, r.core.tag);
     let posting = match r.listeners() {
         None => search::post(pml, state, request, pattern),
-        Some(listeners) => search::post_told(pml, state, request, pattern, listeners),
+        Some(listeners) => search::post_with_events(pml, state, request, pattern, listeners),
     };
     note_name(state, request, posting);
 }
@@ -189,9 +189,9 @@ pub(crate) fn receive_matched<'pml>(
     Ok((state, request, comm))
 }
 
-/// Waits for a blocking receive to finish, and gives it back. Returns its error. `TOLD`: raises events.
+/// Waits for a blocking receive to finish, and gives it back. Returns its error. `EVENTS`: raises events.
 #[inline(always)]
-fn wait<'pml, const TOLD: bool>(
+fn wait<'pml, const EVENTS: bool>(
     pml: &'pml Pml,
     mut state: Entered<'pml, State>,
     request: Handle,
@@ -200,14 +200,14 @@ fn wait<'pml, const TOLD: bool>(
 ) -> Answer {
     let is_finished = |state: &mut State| state.requests.get(request).is_finished();
     if !(is_matched && is_finished(&mut state)) {
-        state = until(pml, state, is_finished, poll_here::<TOLD>);
+        state = until(pml, state, is_finished, poll_here::<EVENTS>);
     }
     let r = state.requests.get(request);
-    let listeners = if TOLD { r.listeners() } else { None };
+    let listeners = if EVENTS { r.listeners() } else { None };
     let ended = &r.base().req_status;
     let error = ended.MPI_ERROR;
     say(status, ended);
-    if TOLD {
+    if EVENTS {
         if let Some(listeners) = listeners {
             events::raise_to(&mut *state, listeners, request, Event::Notify);
         }

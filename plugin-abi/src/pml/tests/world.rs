@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A world of simulated processes: each has its own PML over ports of one fabric, and all share the communicators.
 //!
-//! Calls the PML as Open MPI does. Called by `tests.rs`, `told.rs` and `histories.rs`.
+//! Calls the PML as Open MPI does. Called by `tests`, `send_events` and `histories`.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -261,7 +261,7 @@ impl World {
             }
             let poll = |at| {
                 // With shared memory, ports that were quiet for long are polled seldom.
-                self.stand_for(at).enter().expect("nobody is inside").quiet.have_reported(1);
+                self.stand_for(at).enter().expect("nobody is inside").poll_interval.note_events(1);
                 self.poll(at)
             };
             let polled: usize = (0..self.processes.len()).map(poll).sum();

@@ -3,8 +3,8 @@
 //!
 //! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking
 //! receives test, and waits are watched. On a communicator that a tool listens to, short sends find no route
-//! (`RouteTable::short_cut`), and polls find no receive (`Queues::set_told` of the engine).
-//! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
+//! (`RouteTable::short_cut`), and polls find no receive (`Queues::set_raises_events` of the engine).
+//! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners`. Grade: setup. Threads: any;
 //! each change enters the PML.
 //!
 //! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`after`]), with
@@ -57,7 +57,7 @@ unsafe fn lengths(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
 }
 
 unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: N1, N3 and N4 (`runtime/listeners.rs`) by the caller; P3: the communicator of the event is the PML's.
+    // SAFETY: N1, N3 and N4 (`runtime/listeners`) by the caller; P3: the communicator of the event is the PML's.
     unsafe { tool::keep_alone(id, spec, param, lengths((*spec).comm)) }
 }
 
@@ -95,7 +95,7 @@ pub(crate) unsafe fn follow(communicator: &Communicator) {
     let (listeners, (queues, lengths)) = unsafe { (Listeners::of(communicator.comm.raw()), communicator.queues()) };
     let is_listened_to = unwatched().is_none() && listeners.is_some();
     communicator.routes.open_short_cut(!is_listened_to);
-    queues.set_told(lengths, is_listened_to);
+    queues.set_raises_events(lengths, is_listened_to);
 }
 
 /// Delivers due events at the end of a blocking call with this tag.

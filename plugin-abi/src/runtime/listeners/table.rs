@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of one communicator's listeners. Usually an event has one listener, whose function and argument are in the
 //! table; for several it has [`call_each`], which iterates over their list. Grade: setup; [`Listeners::tell`] is on the
-//! path of messages while a tool listens. Threads and safety: N1 to N4 of `listeners.rs`. Tests: below.
+//! path of messages while a tool listens. Threads and safety: N1 to N4 of `listeners`. Tests: below.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

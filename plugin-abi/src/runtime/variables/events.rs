@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counts of events as performance variables, with one value per source. A variable has as many values as there can
 //! be sources, because a source may be added while a handle exists; the first value is that of source 0. Called by
-//! `variables.rs`. Grade: setup. Threads: any, without a lock. Tests: below, `tests/component.rs` and `tests/tool.rs`.
+//! `variables`. Grade: setup. Threads: any, without a lock. Tests: below, `tests/component.rs` and `tests/tool.rs`.
 
 use std::ffi::{c_int, c_void};
 

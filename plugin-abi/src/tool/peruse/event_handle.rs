@@ -3,11 +3,11 @@
 //!
 //! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one gives an error code. A handle
 //! for an event of the transport is a registration of the engine; one for an event of requests and messages is a
-//! listener (`runtime/listeners.rs`) to its communicator and to the copies that it follows. Once its communicator is
+//! listener (`runtime/listeners`) to its communicator and to the copies that it follows. Once its communicator is
 //! freed, only its number is left until it is released. When a window has been closed, its callback runs no more, so
 //! that the tool may free the callback's data: the closing thread waits for callbacks in other threads, except from
 //! within a callback or while it holds the tool's lock. Grade: setup; [`EventHandle::event`] runs at the sites of
-//! events, without allocation. Threads: any. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`,
+//! events, without allocation. Threads: any. Safety: N1 to N4 of `runtime/listeners`. Tests: `tests`,
 //! `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;

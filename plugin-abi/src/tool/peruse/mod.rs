@@ -2,7 +2,7 @@
 //! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them. `supported`
 //! lists the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
 //! `tool/communicator.rs`. Codes are the specification's; if several apply, the handle is checked first, then the
-//! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
+//! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests` (events that fire),
 //! `tests/tool/peruse.c`, and those of each file.
 
 mod event_handle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A chain of receive work requests that is linked once and posted from its front again and again. Used by `srq.rs`
+//! A chain of receive work requests that is linked once and posted from its front again and again. Used by `srq`
 //! (hot: filling an entry stores its identifier and span). Requests point to one another and to their spans, so this
 //! file reaches all of them through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
 

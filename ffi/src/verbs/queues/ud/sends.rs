@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots in flight of a datagram queue pair, each with the address handle that it needs until its completion. Owned by
-//! `ud.rs`. Setup grade; one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
+//! `ud`. Setup grade; one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! A descriptor has one registered send slot of the port for life, or, while a message waits for a slot, ordinary
 //! memory. It is on the free list of its pool, or belongs to Open MPI, to the engine or to ibex, which then has it as
 //! an [`Owned`]. So no reference to it exists while Open MPI writes to it, and no adapter has the message of one that
-//! is owned (R2). Called by `descriptor.rs`, `send.rs`, `detour.rs` and `completion.rs`. Grade: hot (a pop, a push, no
+//! is owned (R2). Called by `descriptor`, `send.rs`, `detour.rs` and `completion.rs`. Grade: hot (a pop, a push, no
 //! allocation); an empty pool grows (pending). Threads: the one that has entered the port. Tests:
 //! `descriptor/tests.rs`.
 

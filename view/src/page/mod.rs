@@ -13,11 +13,11 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
-const FRAME: &str = include_str!("page/frame.html");
-const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
+const FRAME: &str = include_str!("frame.html");
+const STYLES: [&str; 2] = [include_str!("colours.css"), include_str!("layout.css")];
 
 macro_rules! scripts {
-    ($($name:literal)*) => { [$((concat!($name, ".js"), include_str!(concat!("page/", $name, ".js")))),*] };
+    ($($name:literal)*) => { [$((concat!($name, ".js"), include_str!(concat!($name, ".js")))),*] };
 }
 
 /// In order of dependency; all share one scope.

@@ -8,11 +8,11 @@ use std::cell::UnsafeCell;
 use super::sys;
 
 #[cfg(openmpi = "4.1")]
-#[path = "release/v4_1.rs"]
+#[path = "v4_1.rs"]
 mod series;
 
 #[cfg(openmpi = "5.0")]
-#[path = "release/v5_0.rs"]
+#[path = "v5_0.rs"]
 mod series;
 
 pub use series::{

@@ -4,7 +4,7 @@
 
 /// Number of rounds in which the rails have reported nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet {
+pub struct PollInterval {
     rounds: u32,
 }
 
@@ -14,17 +14,17 @@ const PATIENCE: u32 = 1000;
 /// Number of rounds between two polls of the rails from then on.
 const ONE_IN: u32 = 16;
 
-impl Quiet {
+impl PollInterval {
     /// Begins a round. Returns whether rails are polled in it.
     #[inline]
-    pub fn are_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         self.rounds = if self.rounds < PATIENCE + ONE_IN { self.rounds + 1 } else { PATIENCE + 1 };
         self.rounds <= PATIENCE || self.rounds == PATIENCE + ONE_IN
     }
 
     /// Notes the number of events of a poll of the rails.
     #[inline]
-    pub fn have_reported(&mut self, count: usize) {
+    pub fn note_events(&mut self, count: usize) {
         if count > 0 {
             self.rounds = 0;
         }
@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn quiet_polls_busy_rails_in_each_round_and_silent_ones_in_one_of_sixteen() {
-        let mut rails = Quiet::default();
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
-        let due = (0..16 * 10).filter(|_| rails.are_due()).count();
+        let mut rails = PollInterval::default();
+        assert!((0..PATIENCE).all(|_| rails.is_due()));
+        let due = (0..16 * 10).filter(|_| rails.is_due()).count();
         assert_eq!(due, 10);
-        rails.have_reported(0);
-        assert!(!rails.are_due());
-        rails.have_reported(1);
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
+        rails.note_events(0);
+        assert!(!rails.is_due());
+        rails.note_events(1);
+        assert!((0..PATIENCE).all(|_| rails.is_due()));
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the PML gives events to tools (`engine::messenger::host::Tools`): to the listeners of a communicator
-//! (`runtime/listeners.rs`), with the specification of PERUSE. The engine (`engine::messenger::events`) decides which
+//! (`runtime/listeners`), with the specification of PERUSE. The engine (`engine::messenger::events`) decides which
 //! events there are. `listening` opens and closes the fast paths when tools start or stop listening.
 //!
 //! An event is raised where it happens, with the PML entered, so a callback may not call MPI (PERUSE 5.1.2). Grade: hot
-//! for a watched message. Threads: the one that has entered the PML. Tests: `pml/tests/told.rs`, and
+//! for a watched message. Threads: the one that has entered the PML. Tests: `pml/tests/send_events.rs`, and
 //! `hw-tests/tools/peruse_requests.c`.
 
 use std::ffi::c_int;
@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::events;
 use engine::messenger::host::{Data, Tools};
-use engine::messenger::path_taken::{PathTaken, of_message};
+use engine::messenger::path_taken::{PathTaken, lookup};
 use engine::messenger::route::{Account, Route};
 use ibex_ffi::openmpi::sys;
 
@@ -107,7 +107,7 @@ impl Tools for State {
     }
 
     fn route_to(&mut self, pml: &Pml, of: &'static Communicator, rank: i32) -> Option<Route> {
-        of_message::route_to(pml, self, of, rank)
+        lookup::route_to(pml, self, of, rank)
     }
 
     fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
@@ -153,6 +153,6 @@ pub(crate) fn freed(state: &mut State, request: Handle, is_complete: bool) {
 #[cold]
 #[inline(never)]
 pub(crate) fn tell_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
-    let path = of_message::eager(pml, route, spec.bytes as usize);
+    let path = lookup::eager(pml, route, spec.bytes as usize);
     listeners.tell_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }

@@ -3,12 +3,12 @@
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers as
 //! [`Reason::code`]: in the place of a memory key, why the message cannot be read; in `ClearToSend`, why the receiver
-//! asks for copies of a readable one. Called by [`of_message`], and where the protocol is chosen. Grade: pending.
+//! asks for copies of a readable one. Called by [`lookup`], and where the protocol is chosen. Grade: pending.
 //! Threads: any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
 
-pub mod of_message;
+pub mod lookup;
 
 /// How the bytes of a message travel. Tools and traces know the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

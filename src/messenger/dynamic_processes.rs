@@ -16,7 +16,7 @@ use crate::transport::SentMessages;
 
 /// Processes of other jobs that share a communicator with this one, or from which it has parted.
 #[derive(Debug, Default)]
-pub struct Foreign {
+pub struct DynamicProcesses {
     /// Whether there has ever been one.
     pub is_met: bool,
     /// Members of each communicator.
@@ -27,7 +27,7 @@ pub struct Foreign {
     parted: HashMap<PeerName, Vec<Route>>,
 }
 
-impl Foreign {
+impl DynamicProcesses {
     /// Notes the members of a new communicator that are of other jobs.
     fn join(&mut self, context: u32, members: Box<[PeerName]>) {
         for name in &members {
@@ -58,32 +58,32 @@ pub fn joined<H: PortHost>(process: &H::Process, host: &mut H, context: u32, mem
         return;
     }
     for name in &members {
-        for route in host.messenger().foreign.parted.remove(name).unwrap_or_default() {
+        for route in host.messenger().dynamic_processes.parted.remove(name).unwrap_or_default() {
             if let Some(mut port) = process.enter_port(route.rail()) {
                 port.rejoin(route.to());
             }
         }
     }
-    host.messenger().foreign.join(context, members);
+    host.messenger().dynamic_processes.join(context, members);
 }
 
 /// Parts from members of a removed communicator that share no other one with this process, and forgets processes whose
 /// connections have gone since the parting.
 pub fn left<H: PortHost>(process: &H::Process, host: &mut H, context: u32) {
-    if !host.messenger().foreign.is_met {
+    if !host.messenger().dynamic_processes.is_met {
         return;
     }
-    for name in host.messenger().foreign.leave(context) {
+    for name in host.messenger().dynamic_processes.leave(context) {
         let routes = routes::part(process, host, name);
         for route in &routes {
             if let Some(mut port) = process.enter_port(route.rail()) {
                 port.part(route.to());
             }
         }
-        host.messenger().foreign.parted.insert(name, routes);
+        host.messenger().dynamic_processes.parted.insert(name, routes);
     }
     let has_gone = |route: &Route| process.enter_port(route.rail()).is_none_or(|port| port.has_gone(route.to()));
-    let parted = &mut host.messenger().foreign.parted;
+    let parted = &mut host.messenger().dynamic_processes.parted;
     let gone: Vec<_> = parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
     for (name, routes) in gone {
         routes::remove(process, host, name);
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn leave_returns_a_process_when_the_last_communicator_with_it_goes() {
-        let mut foreign = Foreign::default();
+        let mut processes = DynamicProcesses::default();
         let name = |rank| PeerName { job: 9, rank };
-        foreign.join(5, [name(0), name(1)].into());
-        foreign.join(6, [name(1)].into());
-        assert_eq!(foreign.leave(5), [name(0)]);
-        assert_eq!((foreign.leave(7), foreign.leave(5)), (vec![], vec![]));
-        assert_eq!(foreign.leave(6), [name(1)]);
-        assert!(foreign.counts.is_empty() && foreign.members.is_empty());
+        processes.join(5, [name(0), name(1)].into());
+        processes.join(6, [name(1)].into());
+        assert_eq!(processes.leave(5), [name(0)]);
+        assert_eq!((processes.leave(7), processes.leave(5)), (vec![], vec![]));
+        assert_eq!(processes.leave(6), [name(1)]);
+        assert!(processes.counts.is_empty() && processes.members.is_empty());
     }
 }

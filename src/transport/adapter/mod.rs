@@ -2,7 +2,7 @@
 //! The interface between the transport and an adapter: create queue pairs, post, change states, poll, post receives.
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs,
-//! `adapter/simulated.rs` for tests without a device. The compiler resolves all calls, so the interface costs no
+//! `adapter/simulated` for tests without a device. The compiler resolves all calls, so the interface costs no
 //! instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when
 //! they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 

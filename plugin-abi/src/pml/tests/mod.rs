@@ -2,7 +2,7 @@
 //! Tests of the PML in a box: one process simulates several, over a fabric in memory, without Open MPI and a device.
 //!
 //! `world` simulates the processes (`process`), and `histories` checks random histories (`steps`) against MPI's rules
-//! (`ibex_simulation::model`). This file tests each protocol alone, and `told` the events of sends. `libmpi` and
+//! (`ibex_simulation::model`). This file tests each protocol alone, and `send_events` the events of sends. `libmpi` and
 //! `shared_memory` stand in for Open MPI, so all tests run under Miri: built for Open MPI 4.1, they call no C. Blocking
 //! calls do not wait here. No test here covers other events or several threads.
 
@@ -10,9 +10,9 @@ mod histories;
 pub(crate) mod libmpi;
 mod operation;
 mod process;
+mod send_events;
 mod shared_memory;
 mod steps;
-mod told;
 mod world;
 
 use std::ptr::NonNull;

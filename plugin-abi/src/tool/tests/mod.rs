@@ -5,7 +5,7 @@ mod communicators;
 mod copies;
 mod dropped;
 mod endings;
-#[path = "../../../src/events/tests/held_up.rs"]
+#[path = "../../../../src/events/tests/held_up.rs"]
 pub(super) mod held_up;
 mod require_none;
 

@@ -6,11 +6,11 @@
 //! - [`transmit`] gives messages to the port of a route, some from [`send_buffers`]; [`fragment`] packs and posts
 //!   fragments; [`user_memory`] registers and reads data. [`completions`] handles the reports of the ports.
 //! - When a port goes down, or a connection fails, [`failover`] moves messages to another port; [`multi_rail`] and
-//!   [`reorder_buffer`] keep their order at the receiver. [`quiet`] says how often to poll.
+//!   [`reorder_buffer`] keep their order at the receiver. [`poll_interval`] says how often to poll.
 //! - [`backlog`] sends by shared memory.
 //!
 //! Called by the protocols, and by the host for completions. Grade: hot for messages that are sent whole, else pending.
-//! Threads: the one that has entered the messenger, and no port. Tests: below each file; `plugin-abi/src/pml/tests.rs`
+//! Threads: the one that has entered the messenger, and no port. Tests: below each file; `plugin-abi/src/pml/tests`
 //! and `simulation/` over simulated adapters.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(in crate::messenger) mod failover;
 pub(in crate::messenger) mod fragment;
 pub(in crate::messenger) mod multi_rail;
 pub(in crate::messenger) mod peer;
-pub mod quiet;
+pub mod poll_interval;
 pub(in crate::messenger) mod reorder_buffer;
 pub mod routes;
 pub mod send_buffers;

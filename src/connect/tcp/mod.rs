@@ -11,7 +11,7 @@
 //! file descriptors run out, the carrier first closes connections without a hello.
 //!
 //! Path: setup; nothing blocks. Threads: the port's. `poll` costs one system call per listening address while there is
-//! no connection. Tests: `tcp/tests.rs`.
+//! no connection. Tests: `tcp/tests`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

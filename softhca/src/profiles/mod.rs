@@ -27,11 +27,11 @@ pub enum Name {
 }
 
 const PROFILES: [(&str, Name, &str); 5] = [
-    ("mlx5", Name::Mlx5, include_str!("profiles/mlx5.toml")),
-    ("rxe", Name::Rxe, include_str!("profiles/rxe.toml")),
-    ("irdma", Name::Irdma, include_str!("profiles/irdma.toml")),
-    ("bnxt_re", Name::BnxtRe, include_str!("profiles/bnxt_re.toml")),
-    ("minimal", Name::Minimal, include_str!("profiles/minimal.toml")),
+    ("mlx5", Name::Mlx5, include_str!("mlx5.toml")),
+    ("rxe", Name::Rxe, include_str!("rxe.toml")),
+    ("irdma", Name::Irdma, include_str!("irdma.toml")),
+    ("bnxt_re", Name::BnxtRe, include_str!("bnxt_re.toml")),
+    ("minimal", Name::Minimal, include_str!("minimal.toml")),
 ];
 
 impl Name {

@@ -75,7 +75,7 @@ pub trait Host: Tools {
     fn finish(&mut self, request: Self::Handle);
 
     /// [`Self::finish`] of a receive, with the listeners to its communicator at hand.
-    fn finish_told(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {
+    fn finish_with_events(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {
         self.finish(receive);
     }
 
