@@ -39,13 +39,13 @@ impl Process {
         let shared = self.shared();
         let mut batch = self.batches[index].take().expect("a port polls once at a time");
         let mut port = shared.port(index);
-        self.is_taking = self.recorder.is_some();
-        let Polled { taken, reported } = if shared.is_multi_rail() {
-            port.poll_direct(&mut batch, Receiver::<_, true>::new(self, index, None))
-        } else {
-            port.poll_direct(&mut batch, Receiver::<_, false>::new(self, index, None))
-        };
-        self.is_taking = false;
+        let Polled { taken, reported } = self.taking(|process| {
+            if shared.is_multi_rail() {
+                port.poll_direct(&mut batch, Receiver::<_, true>::new(process, index, None))
+            } else {
+                port.poll_direct(&mut batch, Receiver::<_, false>::new(process, index, None))
+            }
+        });
         let is_short = port.is_short_of_receives();
         drop(port);
         for completion in batch.completions() {

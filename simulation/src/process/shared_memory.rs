@@ -6,6 +6,7 @@
 use ibex::messenger::header::{Header, MAX_SIZE};
 use ibex::messenger::host::{Host as _, Payload, Peers as _, SharedMemory};
 use ibex::messenger::rails::backlog;
+use ibex::messenger::receive::search;
 use ibex::messenger::rendezvous::single_copy;
 use ibex::messenger::route::Route;
 
@@ -44,7 +45,7 @@ impl Process {
             let (header, _) = Header::decode(&bytes).expect("processes send headers");
             if !matches!(header, Header::Eager(_)) {
                 self.handle(shared, &bytes, || Some(Route::local(from)));
-            } else if !self.takes(&bytes) {
+            } else if !self.taking(|process| search::is_taken(process, &bytes, None)) {
                 // An eager message does not name its sender.
                 self.handle(shared, &bytes, || Some(Route::UNKNOWN));
             }

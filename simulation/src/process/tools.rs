@@ -11,7 +11,6 @@ use ibex::messenger::host::{Data as _, Tools};
 use ibex::messenger::matching::Envelope;
 use ibex::messenger::path_taken::{PathTaken, lookup};
 use ibex::messenger::receive::arrived::Arrival;
-use ibex::messenger::receive::search;
 use ibex::messenger::request::{Outcome, Role};
 use ibex::messenger::route::{Account, Route};
 
@@ -44,12 +43,12 @@ impl Process {
         }
     }
 
-    /// Delivers an eager message to its posted receive, if there is one, while its port polls. Returns whether it did.
-    pub(super) fn takes(&mut self, message: &[u8]) -> bool {
+    /// Delivers messages to posted receives while a port polls, and records that.
+    pub(super) fn taking<T>(&mut self, deliver: impl FnOnce(&mut Self) -> T) -> T {
         self.is_taking = self.recorder.is_some();
-        let is_taken = search::is_taken(self, message, None);
+        let taken = deliver(self);
         self.is_taking = false;
-        is_taken
+        taken
     }
 
     /// Records the arrival of a message that is delivered while its port polls.

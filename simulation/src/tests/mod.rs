@@ -34,52 +34,39 @@ fn a_seed_has_the_same_history_each_time() {
     }
 }
 
+fn send(from: u32, to: u32, tag: i32, length: usize) -> Operation {
+    Operation::Send { from, to, context: 0, tag, length, mode: Mode::Standard, gaps: false, persistent: false }
+}
+
+fn receive(at: u32, from: Option<u32>, room: usize) -> Operation {
+    Operation::Receive { at, from, context: 0, tag: None, room, gaps: false, persistent: false }
+}
+
 #[test]
 fn a_fragment_that_one_of_several_ports_keeps_for_a_lost_peer_gives_its_buffer_back() {
-    let (context, gaps, persistent) = (0, false, false);
-    let send =
-        |length| Operation::Send { from: 1, to: 2, context, tag: 0, length, mode: Mode::Standard, gaps, persistent };
-    let receive = |room| Operation::Receive { at: 2, from: None, context, tag: None, room, gaps, persistent };
+    let (send, receive) = (|length| send(1, 2, 0, length), |room| receive(2, None, room));
     let mut operations = vec![Operation::Refuse { at: 2, rail: 1, refuses: true }, receive(8)];
-    operations.extend([
-        send(8),
-        send(1310),
-        receive(1310),
-        send(8),
-        send(8),
-        send(8),
-        receive(8),
-        receive(8),
-        receive(8),
-    ]);
-    operations.push(Operation::Die { at: 2 });
+    operations.extend([send(8), send(1310), receive(1310), send(8), send(8), send(8)]);
+    operations.extend([receive(8), receive(8), receive(8), Operation::Die { at: 2 }]);
     let schedule = 0xf318_2670_e802_ac58;
     check(&Program { processes: 4, rails: 2, schedule, operations, ..Program::default() });
 }
 
 #[test]
 fn a_buffer_of_a_fragment_to_a_lost_peer_goes_to_a_send_to_another_peer_that_waits_for_one() {
-    let (from, context, gaps, persistent) = (1, 0, false, false);
-    let send =
-        |to, length| Operation::Send { from, to, context, tag: 0, length, mode: Mode::Standard, gaps, persistent };
-    let receive = |at, room| Operation::Receive { at, from: Some(from), context, tag: None, room, gaps, persistent };
     check(&Program {
         processes: 3,
         schedule: 0x554f_5f48_8b67_8697,
         operations: vec![
             Operation::Refuse { at: 1, rail: 0, refuses: true },
-            receive(2, 2560),
-            send(2, 2560),
-            receive(0, 3079),
-            send(0, 3079),
+            receive(2, Some(1), 2560),
+            send(1, 2, 0, 2560),
+            receive(0, Some(1), 3079),
+            send(1, 0, 0, 3079),
             Operation::Die { at: 2 },
         ],
         ..Program::default()
     });
-}
-
-fn send(from: u32, to: u32, tag: i32, length: usize) -> Operation {
-    Operation::Send { from, to, context: 0, tag, length, mode: Mode::Standard, gaps: false, persistent: false }
 }
 
 #[test]
@@ -98,7 +85,6 @@ fn a_peer_whose_messages_wait_for_the_link_of_one_port_is_not_lost_when_another_
 
 #[test]
 fn no_later_message_arrives_at_a_lost_peer_although_the_link_of_another_port_comes_back() {
-    let (context, gaps, persistent) = (0, false, false);
     check(&Program {
         rails: 3,
         unexpected_memory: 0,
@@ -108,7 +94,7 @@ fn no_later_message_arrives_at_a_lost_peer_although_the_link_of_another_port_com
             send(0, 1, 0, 8),
             Operation::Link { at: 1, rail: 0, up: false, noticed: true },
             send(1, 0, 1, 256),
-            Operation::Receive { at: 0, from: None, context, tag: None, room: 8, gaps, persistent },
+            receive(0, None, 8),
             send(1, 0, 1, 8),
         ],
         ..Program::default()
@@ -117,17 +103,12 @@ fn no_later_message_arrives_at_a_lost_peer_although_the_link_of_another_port_com
 
 #[test]
 fn messages_that_wait_at_a_port_go_by_a_third_one_if_the_second_refuses_them() {
-    let (context, persistent, length) = (0, false, 3000);
-    let receive =
-        |room| Operation::Receive { at: 1, from: Some(0), context, tag: Some(0), room, gaps: false, persistent };
     // A message that all ports read, so that they are connected. Then fragments, more than a queue pair takes.
-    let mut operations = vec![receive(200_000), send(0, 1, 0, 200_000), Operation::Settle { at: 0 }];
+    let mut operations = vec![receive(1, Some(0), 200_000), send(0, 1, 0, 200_000), Operation::Settle { at: 0 }];
+    let (context, length, mode, gaps, persistent) = (0, 3000, Mode::Standard, true, false);
     for _ in 0..6 {
-        let mode = Mode::Standard;
-        operations.extend([
-            receive(length),
-            Operation::Send { from: 0, to: 1, context, tag: 0, length, mode, gaps: true, persistent },
-        ]);
+        operations.push(receive(1, Some(0), length));
+        operations.push(Operation::Send { from: 0, to: 1, context, tag: 0, length, mode, gaps, persistent });
     }
     operations.push(Operation::Fail { at: 0, queue_pair: 2, fault: Fault::Post });
     operations.push(Operation::Link { at: 0, rail: 1, up: false, noticed: true });
