@@ -142,3 +142,15 @@ fn a_process_holds_back_each_sender_of_messages_that_came_before_their_communica
         check(&Program { processes: 3, unexpected_memory: 600, schedule, operations, ..Program::default() });
     }
 }
+
+#[test]
+fn a_receive_gets_a_message_that_pends_behind_those_of_matched_probes_which_are_not_received() {
+    let probe = Operation::Probe { at: 2, from: Some(1), context: 0, tag: None, takes: true };
+    let (send, receive) = (|from| send(from, 2, 0, 8), receive(2, None, 8));
+    let settle = |at| Operation::Settle { at };
+    // The first receive takes the message of process 0, so that only those of the probes are stored.
+    let operations =
+        vec![send(1), settle(1), send(1), send(1), settle(1), probe, probe, receive, receive, settle(2), send(0)];
+    let schedule = 0x5315_4151_0686_03c2;
+    check(&Program { processes: 3, unexpected_memory: 0, window: 1, schedule, operations, ..Program::default() });
+}

@@ -75,12 +75,7 @@ pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Route, conte
     let account = host.account(process, sender);
     host.messenger().flow.kept.pends(account, context);
     let of = host.messenger().contexts.get(context).copied();
-    // If the queue of unexpected messages is empty, a matched probe may have removed the last one, without an answer.
-    let may_wait = |of| {
-        let (queues, _) = host.queues(of);
-        queues.posted() > 0 || queues.unexpected() == 0
-    };
-    if of.is_some_and(may_wait) {
+    if of.is_some_and(|of| host.queues(of).0.posted() > 0) {
         ask_for_more(process, host, context);
     }
 }

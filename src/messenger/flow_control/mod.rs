@@ -40,10 +40,9 @@
 //!    receives wait, and at once if a receive waits already. Each `More` doubles the window, so a receive gets its
 //!    pending message after finitely many rounds, even if no receive wants the messages in the window.
 //!
-//! The receiver asks only if its queue of unexpected messages is not empty. That suffices: each message of a full
-//! window is in that queue, or was matched and is therefore answered, or has yet to arrive, and its arrival checks
-//! again. A matched probe removes messages from this queue without answering them. So the receiver also asks when a
-//! matched probe empties the queue, and when `Pending` arrives while the queue is empty.
+//! A receive asks only if unexpected messages are stored, those that matched probes have taken out included. That
+//! suffices: each message of a full window is stored, or was matched and is therefore answered, or has yet to arrive,
+//! and its arrival checks again.
 //!
 //! **Cost**: the cost of a message does not depend on the number of pending messages and peers. A `HoldBack`, a `GoOn`,
 //! and a message sent in a turn cost at most one step per communicator in which messages to that peer pend or are

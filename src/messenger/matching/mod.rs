@@ -141,6 +141,11 @@ impl<R: Copy, U, E: MatchBits> Matching<R, U, E> {
         self.unexpected.len()
     }
 
+    /// Whether there are unexpected messages, those of matched probes included.
+    pub const fn has_messages(&self) -> bool {
+        self.unexpected.has_messages()
+    }
+
     /// Ends the communicator; returns the receives and messages left in it.
     pub fn into_remains(self) -> Remains<R, U, E> {
         let receives = self.posted.requests().collect();

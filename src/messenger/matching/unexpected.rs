@@ -13,6 +13,9 @@ use super::slab::{Entry, Handle, List, NONE, Slab};
 /// Number of masks that have an index at a time.
 const INDEXES: usize = 3;
 
+/// A message of a matched probe, in [`Unexpected::count`].
+const ASIDE: u64 = 1 << 32;
+
 #[derive(Debug)]
 enum Held<U> {
     /// The place is free, or will be at once.
@@ -40,7 +43,8 @@ pub(super) struct Unexpected<U, E> {
     /// Number of indexes, the first ones, that have the messages.
     indexed: usize,
     indexes: [Index<E>; INDEXES],
-    len: u32,
+    /// Number of messages in `order`, plus [`ASIDE`] for each in `probed`: one test finds whether there are any.
+    count: u64,
 }
 
 impl<U, E: MatchBits> Unexpected<U, E> {
@@ -51,18 +55,23 @@ impl<U, E: MatchBits> Unexpected<U, E> {
             probed: List::EMPTY,
             indexed: 0,
             indexes: [Index::new(E::NO_BITS, 0), Index::new(E::NO_BITS, 1), Index::new(E::NO_BITS, 2)],
-            len: 0,
+            count: 0,
         }
     }
 
     /// Number of messages that a receive can find.
     pub(super) const fn len(&self) -> u32 {
-        self.len
+        self.count as u32
+    }
+
+    /// Whether there are messages, those of matched probes included.
+    pub(super) const fn has_messages(&self) -> bool {
+        self.count > 0
     }
 
     #[inline]
     pub(super) fn insert(&mut self, envelope: E, message: U) -> Handle {
-        self.len += 1;
+        self.count += 1;
         let handle = self.slab.push(&mut self.order[envelope.side()], envelope, Held::Queued(message));
         if self.indexed != 0 {
             self.index(handle.at());
@@ -80,7 +89,7 @@ impl<U, E: MatchBits> Unexpected<U, E> {
         if self.indexed != 0 || !pattern.takes(envelope) {
             return self.take_further(pattern);
         }
-        self.len -= 1;
+        self.count -= 1;
         let held = std::mem::replace(&mut self.slab.remove_head(list, at).payload, Held::Taken);
         (held.into_message().map(|message| (envelope, message)), 1)
     }
@@ -111,12 +120,13 @@ impl<U, E: MatchBits> Unexpected<U, E> {
                 if self.indexed != 0 {
                     self.unindex(at);
                 }
-                self.len -= 1;
+                self.count -= 1;
                 self.slab.remove(&mut self.order[key.side()], at);
                 message
             }
             held => {
                 let message = held.into_message()?;
+                self.count -= ASIDE;
                 self.slab.remove(&mut self.probed, at);
                 message
             }
@@ -129,7 +139,7 @@ impl<U, E: MatchBits> Unexpected<U, E> {
         if self.indexed != 0 {
             self.unindex(at);
         }
-        self.len -= 1;
+        self.count += ASIDE - 1;
         let entry = self.slab.at(at);
         let key = entry.key;
         entry.payload = Held::Probed(std::mem::replace(&mut entry.payload, Held::Taken).into_message()?);
@@ -210,7 +220,7 @@ impl<U, E: MatchBits> Unexpected<U, E> {
         for index in &mut self.indexes[..self.indexed] {
             index.remove(&mut self.slab, at);
         }
-        if self.len <= SHORT + 1 {
+        if self.len() <= SHORT + 1 {
             for index in &mut self.indexes[..self.indexed] {
                 index.clear(self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.key));
             }

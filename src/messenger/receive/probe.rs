@@ -44,8 +44,7 @@ pub fn probe<H: Host>(
             _ = host.queues(of).0.aside(handle).map(|message| message.id = id);
         }
     }
-    // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
-    if found.is_none() || takes && host.queues(of).0.unexpected() == 0 {
+    if found.is_none() {
         let context = host.number(of);
         flow_control::found_nothing(process, host, context);
     }

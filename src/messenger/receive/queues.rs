@@ -64,9 +64,14 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     /// Returns the number of unexpected messages, without those of matched probes.
-    #[inline(always)]
     pub fn unexpected(&self) -> u32 {
         self.matching.unexpected()
+    }
+
+    /// Returns whether there are unexpected messages, those of matched probes included.
+    #[inline(always)]
+    pub fn has_messages(&self) -> bool {
+        self.matching.has_messages()
     }
 
     fn first(&self) -> &FirstPlace<R> {

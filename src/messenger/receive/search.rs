@@ -226,7 +226,7 @@ pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, 
 pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern) -> Posting {
     let of = host.communicator(request);
     let (queues, lengths) = host.queues(of);
-    if queues.unexpected() > 0 {
+    if queues.has_messages() {
         return post_after_search(process, host, of, request, pattern);
     }
     Posting::Waits(queues.post(lengths, pattern, request))
@@ -262,7 +262,7 @@ pub fn post_with_events<H: Host>(
 ) -> Posting {
     let of = host.communicator(request);
     let (id, number) = messages::seeks(host, listeners, request);
-    if host.queues(of).0.unexpected() == 0 {
+    if !host.queues(of).0.has_messages() {
         host.tell(listeners, Event::SearchUnexpectedEnd, number, request);
     } else if gets_found(process, host, listeners, (of, number), request, pattern) {
         return Posting::Matched;

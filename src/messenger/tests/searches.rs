@@ -151,16 +151,30 @@ fn a_receive_asks_for_pending_messages_only_if_it_has_looked_through_others_in_v
 }
 
 #[test]
-fn a_probe_asks_for_pending_messages_if_it_finds_none_or_takes_out_the_last() {
-    for (stored, tag, takes, asks) in
-        [(1, 8, false, true), (1, 7, false, false), (1, 7, true, true), (2, 7, true, false)]
-    {
+fn a_probe_asks_for_pending_messages_if_it_finds_none() {
+    for (tag, takes) in [(8, false), (8, true), (7, false), (7, true)] {
         let mut host = SmallHost::new();
-        (0..stored).for_each(|number| host.handle(eager(7, number)));
+        host.handle(eager(7, 0));
         host.handle((Header::Pending(CONTEXT), Vec::new()));
         let found = probe::probe(&(), &mut host, (), (3, tag), takes);
         assert_eq!(found.map(|found| found.message.is_some()), (tag == 7).then_some(takes));
-        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), asks);
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), tag == 8);
+    }
+}
+
+#[test]
+fn a_receive_asks_for_pending_messages_while_the_message_of_a_matched_probe_is_not_received() {
+    for (is_received, is_told) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut host = SmallHost::new();
+        host.handle(eager(7, 0));
+        let found = probe::probe(&(), &mut host, (), (3, 7), true).and_then(|found| found.message);
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        if is_received {
+            let receive = host.request(Role::Receive, vec![0; LONG]);
+            probe::receive(&(), &mut host, receive, found.expect("it was stored"));
+        }
+        post_with_events(&mut host, Pattern::new(3, 7), is_told);
+        assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), !is_received);
     }
 }
 

@@ -170,6 +170,8 @@ impl<K: Kind> History<K> {
         }
         assert_eq!(self.matching.posted() as usize, self.model.receives.len());
         assert_eq!(self.matching.unexpected() as usize, self.model.messages.len());
+        let is_empty = self.model.messages.is_empty() && self.aside.is_empty();
+        assert_eq!(self.matching.has_messages(), !is_empty);
     }
 
     /// Compares the remains with the model's, sorted, because they are in order only within each side.
