@@ -154,3 +154,9 @@ fn a_receive_gets_a_message_that_pends_behind_those_of_matched_probes_which_are_
     let schedule = 0x5315_4151_0686_03c2;
     check(&Program { processes: 3, unexpected_memory: 0, window: 1, schedule, operations, ..Program::default() });
 }
+
+#[test]
+fn a_process_dies_while_the_one_from_which_it_has_parted_does_not_know_that_their_connection_failed() {
+    let operations = vec![send(1, 0, 0, 8), Operation::Part { at: 0, other: 1, fails: true }, Operation::Die { at: 0 }];
+    check(&Program { schedule: 0x39d9_b026_5a0c_9dbb, operations, ..Program::default() });
+}

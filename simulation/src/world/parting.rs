@@ -87,8 +87,8 @@ impl World {
                 process.meet(other);
             }
         }
-        if connects {
-            self.process(from).connect(to);
+        if connects && let Some(process) = &mut self.processes[from as usize] {
+            process.connect(to);
             self.settle();
         }
     }
