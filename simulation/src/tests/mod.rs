@@ -161,3 +161,22 @@ fn a_process_holds_back_each_sender_of_messages_that_came_before_their_communica
         check(&Program { processes: 3, unexpected_memory: 600, schedule, operations, ..Program::default() });
     }
 }
+
+#[test]
+fn a_message_in_its_turn_does_not_overtake_an_announcement_that_the_former_port_refused() {
+    check(&Program {
+        processes: 3,
+        rails: 3,
+        post_faults: 10,
+        hello_faults: 20,
+        schedule: 0x0b8c_a8cd_2845_f7d8,
+        operations: vec![
+            send(0, 1, 1, 256),
+            Operation::Fail { at: 0, queue_pair: 7, fault: Fault::Post },
+            send(0, 2, 0, 8),
+            Operation::Receive { at: 1, from: None, context: 0, tag: None, room: 8, gaps: false, persistent: false },
+            send(0, 1, 1, 8),
+        ],
+        ..Program::default()
+    });
+}
