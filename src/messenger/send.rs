@@ -188,7 +188,8 @@ pub(super) fn in_turn<H: Host>(process: &H::Process, host: &mut H, route: Route)
     let account = host.account(process, route);
     host.begin_turn(process, route);
     while let Some((request, path)) = host.messenger().flow.outgoing.next_in_turn(account) {
-        if !go_on(process, host, request, path) {
+        // If this has moved the peer to another home, the turn has moved as well.
+        if !go_on(process, host, request, path) || host.home(process, route) != route {
             return;
         }
     }

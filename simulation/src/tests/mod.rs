@@ -160,3 +160,22 @@ fn a_process_dies_while_the_one_from_which_it_has_parted_does_not_know_that_thei
     let operations = vec![send(1, 0, 0, 8), Operation::Part { at: 0, other: 1, fails: true }, Operation::Die { at: 0 }];
     check(&Program { schedule: 0x39d9_b026_5a0c_9dbb, operations, ..Program::default() });
 }
+
+#[test]
+fn a_message_in_its_turn_does_not_overtake_an_announcement_that_the_former_port_refused() {
+    check(&Program {
+        processes: 3,
+        rails: 3,
+        post_faults: 10,
+        hello_faults: 20,
+        schedule: 0x0b8c_a8cd_2845_f7d8,
+        operations: vec![
+            send(0, 1, 1, 256),
+            Operation::Fail { at: 0, queue_pair: 7, fault: Fault::Post },
+            send(0, 2, 0, 8),
+            receive(1, None, 8),
+            send(0, 1, 1, 8),
+        ],
+        ..Program::default()
+    });
+}

@@ -31,7 +31,7 @@ pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail
         }
         let to = known.moves(rail, is_up, |route| routes::is_usable(process, route));
         if let Some(to) = to
-            && !move_to(process, host, peer, to)
+            && !move_to(process, host, peer, to, Vec::new())
         {
             host.fails();
         }
@@ -42,22 +42,27 @@ pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail
 /// a message is lost, or no port is left: then the peer is lost for good.
 #[cold]
 pub(crate) fn fails_over<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
+    fails_over_with(process, host, failed, Vec::new())
+}
+
+/// [`fails_over`] of a peer's home, which has refused these messages: they go by the other port as well.
+fn fails_over_with<H: PortHost>(process: &H::Process, host: &mut H, failed: Route, refused: Vec<Message>) -> bool {
     if !process.is_multi_rail() {
         return false;
     }
-    let goes_on = goes_on(process, host, failed);
+    let goes_on = goes_on(process, host, failed, refused);
     if !goes_on {
         lose(process, host, failed);
     }
     goes_on
 }
 
-fn goes_on<H: PortHost>(process: &H::Process, host: &mut H, failed: Route) -> bool {
+fn goes_on<H: PortHost>(process: &H::Process, host: &mut H, failed: Route, refused: Vec<Message>) -> bool {
     let Some(peer) = routes::peer_of(process, host, failed) else { return false };
     let Some((failure, was_noticed)) = give_up(process, failed) else { return false };
     if host.messenger().rails.multi_rail.peers[peer].home.rail() == failed.rail() {
         let Some(other) = other_than(process, host, peer, failed) else { return false };
-        if !move_to(process, host, peer, other) {
+        if !move_to(process, host, peer, other, refused) {
             return false;
         }
     }
@@ -85,6 +90,8 @@ fn lose<H: PortHost>(process: &H::Process, host: &mut H, lost: Route) {
     }
 }
 
+/// Whether the connection of a route has failed. A port without a link is not usable either, but loses no message; and
+/// no failure is kept of a peer from which this process has parted.
 fn has_failed<P: Process>(process: &P, route: Route) -> bool {
     process.enter_port(route.rail()).is_some_and(|port| port.failure(route.to()).is_some())
 }
@@ -110,10 +117,10 @@ fn other_than<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, fail
     known.other_than(failed.rail(), |route| routes::is_usable(process, route))
 }
 
-/// Moves a peer's messages to another route, with those that wait; and to the next one if that fails meanwhile. Returns
-/// false if none is left, or a message is lost.
-fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to: Route) -> bool {
-    let mut unsent = Unsent::default();
+/// Moves a peer's messages to another route: those that wait, and behind them those that its home has refused; and to
+/// the next one if that fails meanwhile. Returns false if none is left, or a message is lost.
+fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to: Route, refused: Vec<Message>) -> bool {
+    let mut unsent = Unsent { moves: Vec::new(), messages: refused };
     loop {
         let (from, segment) = host.messenger().rails.multi_rail.peers[peer].move_to(to);
         let Some(count) = leave(process, host, from, &mut unsent) else { return false };
@@ -128,6 +135,7 @@ fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to:
         };
         to = next;
     }
+    // Behind all of these, because messages that have their turn go before those that wait.
     let messenger = host.messenger();
     if messenger.flow.outgoing.is_full(messenger.rails.multi_rail.peers[peer].account()) {
         Ports::queue_turn(host, process, to);
@@ -215,15 +223,8 @@ pub(super) fn send_by_home<H: PortHost>(
     route: Route,
     mut messages: Vec<Message>,
 ) -> bool {
-    loop {
-        let home = routes::home(process, host, route);
-        if send_all::<H>(process, home, &mut messages) {
-            return true;
-        }
-        if !fails_over(process, host, home) {
-            return false;
-        }
-    }
+    let home = routes::home(process, host, route);
+    send_all::<H>(process, home, &mut messages) || fails_over_with(process, host, home, messages)
 }
 
 /// Copies the fragment in these bytes of a buffer of a route's port to ordinary memory, and gives the buffer back.

@@ -159,10 +159,6 @@ fn post_buffer<H: PortHost>(
     if transmitted != Transmitted::Failed {
         return true;
     }
-    if !failover::fails_over(process, host, route) {
-        host.messenger().rails.buffers[route.rail()].give_back(buffer);
-        return false;
-    }
     let parts = failover::out_of_buffer(process, host, route, (buffer, bytes));
     failover::send_by_home(process, host, route, parts)
 }

@@ -93,7 +93,7 @@ impl<H: PortHost> Ports for H {
         if let Some(to) = route.as_local() {
             return backlog::queue_turn(process, self, to);
         }
-        transmit::by_home(process, self, route, |route| transmit::queue_turn::<H>(process, route));
+        transmit::queue_turn(process, self, route);
     }
 
     fn begin_turn(&mut self, process: &H::Process, route: Route) {

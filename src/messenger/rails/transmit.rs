@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives messages to the port of a route: inside the work request, from a send buffer, or as a copy in the port's
-//! queue. If the port fails, control messages go by another one ([`by_home`]).
+//! queue. If the port has failed, control messages and turns go by another one.
 //!
 //! The port queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such a
 //! message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for
@@ -32,36 +32,30 @@ fn inline<H: Types>(port: &mut PortOf<H>, route: Route, header: &[u8], data: Inl
 
 /// Sends a message without data by the peer's home. Its completion is not reported.
 pub(super) fn control<H: PortHost>(process: &H::Process, host: &mut H, route: Route, message: &[u8]) {
-    by_home(process, host, route, |route| {
-        let Some(mut port) = process.enter_port(route.rail()) else { return false };
-        let transmitted = if inline::<H>(&mut port, route, message, InlineSpan::EMPTY) {
-            Transmitted::Posted
-        } else {
-            queue::<H>(&mut port, route, (Arc::from(message), message.len() as u32), Token(0))
-        };
-        note(process, &mut port, route, transmitted);
-        transmitted != Transmitted::Failed
-    });
-}
-
-/// Calls `give` with the peer's home. While it returns false, moves the peer to another port and calls it again; if no
-/// port is left, ends the job.
-pub(super) fn by_home<H: PortHost>(process: &H::Process, host: &mut H, route: Route, give: impl Fn(Route) -> bool) {
-    loop {
-        let route = routes::home(process, host, route);
-        if give(route) {
-            return;
+    let home = routes::home(process, host, route);
+    let is_posted = process.enter_port(home.rail()).is_some_and(|mut port| {
+        let is_posted = inline::<H>(&mut port, home, message, InlineSpan::EMPTY);
+        if is_posted {
+            note(process, &mut port, home, Transmitted::Posted);
         }
-        if !failover::fails_over(process, host, route) {
-            return host.fails();
+        is_posted
+    });
+    if !is_posted {
+        let message = (Arc::from(message), message.len() as u32, Token(0));
+        if !failover::send_by_home(process, host, home, vec![message]) {
+            host.fails();
         }
     }
 }
 
-/// Queues the turn of pending messages at a port. Returns false if the port refuses it.
-pub(super) fn queue_turn<H: PortHost>(process: &H::Process, route: Route) -> bool {
-    let port = process.enter_port(route.rail());
-    port.is_some_and(|mut port| port.queue_turn(route.to(), tag::<H>(), H::token(Record::Turn)).is_ok())
+/// Queues the turn of pending messages at their peer's home. If that has failed, their turn moves with the peer.
+pub(super) fn queue_turn<H: PortHost>(process: &H::Process, host: &mut H, route: Route) {
+    let home = routes::home(process, host, route);
+    let port = process.enter_port(home.rail());
+    let is_queued = port.is_some_and(|mut port| port.queue_turn(home.to(), tag::<H>(), H::token(Record::Turn)).is_ok());
+    if !is_queued && !failover::fails_over(process, host, home) {
+        host.fails();
+    }
 }
 
 /// Queues a message at a port. `bytes`: an array that begins with the message, and the message's length.
