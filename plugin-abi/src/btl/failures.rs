@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures: prints the reason (`runtime/failures.rs`), then returns Open MPI's code, and reports a lost peer or port
 //! to Open MPI, which ends the job. Called by the other files, which have entered no port, because Open MPI's callback
-//! runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
+//! runs in here. Grade: setup (errors only). Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;

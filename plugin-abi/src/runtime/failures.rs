@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it. ob1 and
 //! osc/rdma may end the job at the first error, with a text that names no peer and no port; so each caller that returns
-//! or delivers an error calls this first. The engine keeps each reason until it is taken. Grade: errors. Threads: any;
-//! callers stay in the port while they print, so that no other thread delivers an error earlier. Tests: `hw-tests`.
+//! or delivers an error calls this first. The engine keeps each reason until it is taken. Grade: setup (errors only).
+//! Threads: any; callers stay in the port while they print, so that no other thread delivers an error earlier. Tests:
+//! `hw-tests`.
 
 use engine::transport::{EndpointId, Failed};
 

@@ -184,7 +184,7 @@ impl Generator {
                 let fault = random.one_of(&[Fault::Any, Fault::Reads, Fault::Reads, Fault::Post, Fault::Connect]);
                 let queue_pair = random.below(64);
                 if links > 0 && random.one_in(2) {
-                    // Messages that move from one port are refused by the next one.
+                    // A port loses its link, and its messages move to a port that fails to post or to connect.
                     self.fragments(program, random, at);
                     let fault = random.one_of(&[Fault::Post, Fault::Connect]);
                     program.operations.push(Operation::Fail { at, queue_pair, fault });

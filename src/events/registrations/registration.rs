@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses. `registry.rs`
 //! creates and frees it, and replaces its [`Callbacks`] as a whole on every change, so that delivering threads read
-//! them without a lock. `delivery/thread.rs` fills its buffer, `delivery/drain.rs` empties it. Path: hot while a tool
+//! them without a lock. `delivery/thread.rs` fills its buffer, `delivery/drain.rs` empties it. Grade: hot while a tool
 //! listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;

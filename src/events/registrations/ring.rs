@@ -5,7 +5,7 @@
 //! tells whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read
 //! when it is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
 //!
-//! Path: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
+//! Grade: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
 //! [`Ring::pop`] from one at a time (else instances are lost or repeated). Tests: below, `tests/models.rs`.
 
 use crate::events::sync::{AtomicU64, Ordering};

@@ -18,35 +18,36 @@ pub trait Tools: Communicators {
     /// What all events of a message, or of a search for one, say of it.
     type Spec;
 
-    /// Returns the listeners to a communicator; `None`: tools are told of nothing there.
+    /// Returns the listeners to a communicator; `None`: no tool listens to it.
     fn listeners(&mut self, of: Self::Communicator) -> Option<Self::Listeners>;
 
     /// Returns the listeners to the communicator of a request.
     fn listeners_of(&mut self, request: Self::Handle) -> Option<Self::Listeners>;
 
-    /// Whether tools are told nothing of a request, because it began while nobody listened, and noted too little.
+    /// Whether a request raises no events, because it began while no tool listened, and noted too little.
     fn is_silent(&mut self, _request: Self::Handle) -> bool {
         false
     }
 
-    /// Whether these listeners hear such an event.
+    /// Whether these listeners want this event.
     fn hear(listeners: Self::Listeners, event: Event) -> bool;
 
-    /// Whether these listeners hear of the paths of requests in this role.
+    /// Whether these listeners want the paths of the messages of requests in this role.
     fn hear_paths(listeners: Self::Listeners, _role: Role) -> bool {
         Self::hear(listeners, Event::Protocol)
     }
 
-    /// Reserves this many numbers of requests, messages and searches: the returned one, and every second after it.
+    /// Reserves `count` numbers, by which events name requests, messages and searches. Returns the first; each further
+    /// one is greater by 2.
     fn numbers(&mut self, count: u64) -> u64;
 
-    /// Notes what the events of a request, which has got its number, say of it.
+    /// Notes what the events of a request will say of it. Called when the request has got its number.
     fn introduce(&mut self, _request: Self::Handle) {}
 
-    /// Returns what events say of a message of `length` bytes with this source and tag, or of a search for it.
+    /// Makes the specification of a message of `length` bytes with this source and tag, or of a search for it.
     fn spec(&mut self, of: Self::Communicator, wanted: (i32, i32), length: usize) -> Self::Spec;
 
-    /// Returns the peer and tag, and the length in bytes, that such a specification has.
+    /// Returns the peer, the tag and the length in bytes that a specification has.
     fn of_spec(spec: &Self::Spec) -> ((i32, i32), usize);
 
     /// Gives listeners an event of a request, or of the search for its message. `id`: number of the request or search.

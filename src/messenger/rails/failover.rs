@@ -226,9 +226,9 @@ pub(super) fn send_by_home<H: PortHost>(
     }
 }
 
-/// Copies the fragment in these bytes of a buffer of a route's port to ordinary memory, and gives the buffer back.
-/// Returns it in parts, because a message that waits there may not be as long. The last part has the token of the
-/// fragment.
+/// Copies a fragment from a send buffer of a route's port to ordinary memory, and gives the buffer back. Returns it as
+/// several fragments, because a message in ordinary memory may be no longer than `copy_size`. The last one has the
+/// token of the original.
 pub(super) fn out_of_buffer<H: PortHost>(
     process: &H::Process,
     host: &mut H,

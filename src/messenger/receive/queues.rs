@@ -304,7 +304,7 @@ mod tests {
         of.tell(true);
         assert!(of.cancels(name, 6));
         assert_eq!(of.taken_with_events(0, 7), None);
-        // The first receive that is posted while tools listen is in no queue either; later ones are.
+        // While tools listen, too, a receive that is posted first takes the first place, which is in no queue.
         assert_eq!([7, 8].map(|number| of.post(ANY, number) == FIRST), [true, false]);
         assert_eq!((of.posted(), of.0.is_for_first(Envelope::new(0, 7))), (2, true));
         of.tell(false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a connection failed, as a message that names the culprit and says what to do. Made once per failed connection,
-//! by `port/fail.rs`; shown by the plugin. Setup grade. Tests: below.
+//! by `port/fail.rs`; shown by the plugin. Grade: setup. Tests: below.
 
 use super::retransmission::Retransmission;
 use crate::peer::PeerName;

@@ -2,8 +2,8 @@
 //! The peers of a port, and the connection to each peer in use.
 //!
 //! Owns the table of endpoints, the index of their names, and the successors of connections in use. A peer takes 32
-//! bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`]. All else is setup grade.
-//! Threads: the port's. Tests: below.
+//! bytes until it gets a connection. Owned by the port. Grade: hot for [`Connections::get_mut`], else setup. Threads:
+//! the port's. Tests: below.
 
 pub(super) mod connection;
 pub(super) mod failure;

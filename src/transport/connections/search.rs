@@ -2,7 +2,7 @@
 //! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other. The
 //! *current* port is the one that it asks now. The search exists from the beginning of a connection until it is made.
 //! The handshake sends the requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search, which
-//! has neither clock nor adapter. Setup grade; the port's thread. Tests: below, and `port/tests/partners`.
+//! has neither clock nor adapter. Grade: setup. Threads: the port's. Tests: below, and `port/tests/partners`.
 
 /// Number of requests to a port before the search goes on to the next one.
 const TRIES: u32 = 3;

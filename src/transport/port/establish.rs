@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection. Called by
 //! `connect.rs` with the step that `connect/handshake` has chosen, and by `poll.rs` when a message replaces the last
-//! hello. Setup grade. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
+//! hello. Grade: setup. Threads: the port's. Tests: `port/tests`, and `hw-tests`.
 
 use super::Port;
 use super::admission::Once;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fails a connection: reports it once, with the reason, and then fails all its requests. Called by the port's other
-//! files; calls only `waiting.rs` and `closing.rs`. Also copies the state of peers to the flight recorder. Setup grade.
-//! Threads: the port's. Tests: `tests.rs`.
+//! files; calls only `waiting.rs` and `closing.rs`. Also copies the state of peers to the flight recorder. Grade:
+//! setup. Threads: the port's. Tests: `port/tests`.
 
 use super::Port;
 use crate::counters::{add, subtract};

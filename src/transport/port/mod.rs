@@ -3,8 +3,8 @@
 //!
 //! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
 //! domain are shared. The port calls back only the [`Directory`] and the handler of a poll. This file has the port's
-//! definition and the life of a peer; setup grade. Hot: `send.rs`, `poll.rs`. Tests: `port/tests`, over a simulated
-//! adapter; the device tests in `hw-tests`.
+//! definition and the life of a peer. Grade: setup; hot are `send.rs` and `poll.rs`. Tests: `port/tests`, over a
+//! simulated adapter; the device tests in `hw-tests`.
 
 mod admission;
 mod closing;

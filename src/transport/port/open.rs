@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
-//! the plugin's initialisation. Setup grade. Tests: below, and `hw-tests`.
+//! the plugin's initialisation. Grade: setup. Tests: below, and `hw-tests`.
 
 use super::admission::Admission;
 use super::closing::Closing;

@@ -14,8 +14,8 @@
 //! hellos to all its ports when it calls MPI again. So an endpoint does not take a port other than the best at its
 //! first hello: it first asks the better ones once more.
 //!
-//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Setup grade.
-//! Threads: the port's. Tests: `tests/partners`, and the device tests in `hw-tests`.
+//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Grade:
+//! setup. Threads: the port's. Tests: `tests/partners`, and the device tests in `hw-tests`.
 
 use super::Port;
 use super::admission::{Once, Stranger};
