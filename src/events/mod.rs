@@ -34,7 +34,7 @@ pub use delivery::deliver::{
     wait_for_callbacks,
 };
 pub use delivery::direct::{
-    call, count_told_again, has_threads, is_within, keep, keep_quickly, raising_threads, set_threads, stamp,
+    call, count_further_delivery, has_threads, is_within, keep, keep_quickly, raising_threads, set_threads, stamp,
     stamp_by_counter,
 };
 pub use delivery::thread::{is_delivering, this_thread};

@@ -12,24 +12,24 @@ use super::messages;
 
 /// Prints the reasons of all connections that have failed since the last call. Returns their number.
 #[cold]
-pub(crate) fn tell(port: &mut Port) -> usize {
-    let reasons = port.take_untold();
+pub(crate) fn print_reasons(port: &mut Port) -> usize {
+    let reasons = port.take_unprinted();
     for reason in &reasons {
         messages::peer_failed(reason);
     }
     reasons.len()
 }
 
-/// Like [`tell`], except for the reason `known`, which the caller prints.
+/// Like [`print_reasons`], except for the reason `known`, which the caller prints.
 #[cold]
-pub(crate) fn tell_but(port: &mut Port, known: &str) {
-    for reason in port.take_untold().iter().filter(|reason| *reason != known) {
+pub(crate) fn print_reasons_except(port: &mut Port, known: &str) {
+    for reason in port.take_unprinted().iter().filter(|reason| *reason != known) {
         messages::peer_failed(reason);
     }
 }
 
-pub(crate) fn tell_request(port: &mut Port, to: EndpointId, failed: Failed) {
-    if tell(port) == 0 && port.failure(to).is_none() && !port.is_forgotten(to) {
+pub(crate) fn print_reason_of_request(port: &mut Port, to: EndpointId, failed: Failed) {
+    if print_reasons(port) == 0 && port.failure(to).is_none() && !port.is_forgotten(to) {
         // The connection did not fail: this process closed it, or the peer began a new one.
         messages::request_failed(&port.describe(to), failed.status);
     }

@@ -117,7 +117,7 @@ impl Program {
         while program.operations.len() < count {
             generator.add(&mut program, &mut random);
         }
-        // Nothing tells a process that another one of its machine has died.
+        // A process does not learn that another one of its machine has died.
         if program.processes > 2 && program.per_host == 1 && random.one_in(12) {
             let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
             program.operations.insert(place, Operation::Die { at });

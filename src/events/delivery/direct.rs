@@ -93,7 +93,7 @@ pub(super) fn last_number() -> u64 {
 
 /// Counts the delivery of an event to a further listener.
 #[inline(always)]
-pub fn count_told_again() {
+pub fn count_further_delivery() {
     add(&MATCHING[1]);
 }
 

@@ -30,11 +30,11 @@ pub trait Tools: Communicators {
     }
 
     /// Whether these listeners want this event.
-    fn hear(listeners: Self::Listeners, event: Event) -> bool;
+    fn wants(listeners: Self::Listeners, event: Event) -> bool;
 
     /// Whether these listeners want the paths of the messages of requests in this role.
-    fn hear_paths(listeners: Self::Listeners, _role: Role) -> bool {
-        Self::hear(listeners, Event::Protocol)
+    fn wants_paths(listeners: Self::Listeners, _role: Role) -> bool {
+        Self::wants(listeners, Event::Protocol)
     }
 
     /// Reserves `count` numbers, by which events name requests, messages and searches. Returns the first; each further
@@ -51,13 +51,13 @@ pub trait Tools: Communicators {
     fn of_spec(spec: &Self::Spec) -> ((i32, i32), usize);
 
     /// Gives listeners an event of a request, or of the search for its message. `id`: number of the request or search.
-    fn tell(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
+    fn raise(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
 
     /// Gives listeners an event of a message, or of a search.
-    fn tell_of_message(&mut self, listeners: Self::Listeners, event: Event, id: u64, spec: &mut Self::Spec);
+    fn raise_of_message(&mut self, listeners: Self::Listeners, event: Event, id: u64, spec: &mut Self::Spec);
 
     /// Gives listeners the path of a request's message: the message's number (0: unknown) and its length in bytes.
-    fn tell_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
+    fn raise_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
 
     /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
     fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
@@ -68,8 +68,8 @@ pub trait Tools: Communicators {
     }
 
     /// Raises a transfer event of this type, which has the elements of [`XferBegin`].
-    fn step(&mut self, step: TypeId, told: XferBegin, by: Option<Completed>) {
-        transfers::raise(step, told, by);
+    fn step(&mut self, step: TypeId, elements: XferBegin, by: Option<Completed>) {
+        transfers::raise(step, elements, by);
     }
 
     /// Returns the route to a rank, which the host may look up.

@@ -138,7 +138,7 @@ fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to:
 /// A message in ordinary memory, its length, and its token.
 type Message = (Arc<[u8]>, u32, Token);
 
-/// Messages that waited at a port, in order, to be sent by another one: first those that tell of moves.
+/// Messages that waited at a port, in order, to be sent by another one: first the `Moved` messages.
 #[derive(Default)]
 struct Unsent {
     moves: Vec<Arc<[u8]>>,
@@ -186,7 +186,7 @@ fn send_unsent<H: PortHost>(process: &H::Process, to: Route, unsent: &mut Unsent
     let Some(mut port) = process.enter_port(to.rail()) else { return false };
     let sent = port.sent(to.to());
     (sent.count, sent.is_home) = (0, true);
-    // The messages that tell of moves are not counted.
+    // `Moved` messages are not counted.
     let taken = unsent.moves.iter().take_while(|bytes| {
         let bytes = (Arc::clone(bytes), bytes.len() as u32);
         transmit::queue::<H>(&mut port, to, bytes, Token(0)) != Transmitted::Failed

@@ -187,9 +187,9 @@ mod tests {
         let mut search = Search::new(&[1, 2], 1).expect("a choice");
         assert_eq!(search.ask_port(2, (3, 0)), (0, 0));
         assert_eq!(search.ask_port(1, (2, 1)), (3, 0));
-        let told = search.tried((5, 1));
-        assert!(told.contains("port 1 left 5 datagrams and 1 TCP"), "{told}");
-        assert!(told.contains("port 2 left 2 datagrams and 1 TCP"), "{told}");
+        let tried = search.tried((5, 1));
+        assert!(tried.contains("port 1 left 5 datagrams and 1 TCP"), "{tried}");
+        assert!(tried.contains("port 2 left 2 datagrams and 1 TCP"), "{tried}");
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl<A: Adapter> Port<A> {
     fn readdress(&mut self) {
         let Some(choice) = self.adapter.refresh(&self.choice).filter(|choice| *choice != self.choice) else { return };
         if self.directory.verbosity() > 0 {
-            self.directory.tell(&format!(
+            self.directory.print(&format!(
                 "{}: its LID is {}, its GID {} at index {} now; new connections use them",
                 self.attributes.place(),
                 choice.lid,

@@ -176,7 +176,7 @@ impl<A: Adapter> Port<A> {
         self.connections.get(to).map(Connection::number)
     }
 
-    /// Returns the number of the peer's port that the endpoint stands for.
+    /// Returns the number of the peer's port that the endpoint is for.
     pub fn partner(&self, to: EndpointId) -> Option<u8> {
         self.connections.remote(to).map(|(_, port)| port)
     }

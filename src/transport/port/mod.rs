@@ -72,7 +72,7 @@ pub trait Directory: Send {
         0
     }
     /// Prints a line for a verbose user. Not called if the verbosity is 0.
-    fn tell(&self, _line: &str) {}
+    fn print(&self, _line: &str) {}
 }
 
 /// The parameters for opening a port.
@@ -223,7 +223,7 @@ pub struct Port<A: Adapter = Verbs> {
     sent: Vec<SentMessages>,
     kept: Kept,
     /// Reasons of failed connections that the caller has not taken yet.
-    untold: Vec<String>,
+    unprinted: Vec<String>,
     attributes: Attributes,
     bounce_size: u32,
     directory: Box<dyn Directory>,
@@ -343,7 +343,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Returns the endpoint that stands for a port of this process; `None` if this one does not know the process.
+    /// Returns the endpoint for a port of the process `name`; `None` if this port does not know the process.
     pub fn endpoint(&self, name: PeerName) -> Option<EndpointId> {
         self.connections.of_peer(name)
     }
