@@ -2,7 +2,7 @@
 //! A port's counters, and the table that shows them as performance variables. On every path, hot ones included, only
 //! the thread that has the port writes; so an addition is a load, an add and a store, not a locked instruction. Any
 //! thread may read them, and may see a count one event old. The plugin counts registrations from any thread, with
-//! [`add_shared`]. Tests: below.
+//! [`add_shared`]. Grade: hot. Tests: below.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides whether libibverbs must keep registered memory out of child processes, and has it do so. Before Linux 5.12
 //! the kernel does not copy pages in use by an adapter when a process forks: the first write after the fork gives the
-//! writer another page, and the adapter keeps the old one. The plugin calls this before the first port is opened. Path:
-//! setup. Threads: one. Tests: below, and `hw-tests/tests/device/memory.rs`.
+//! writer another page, and the adapter keeps the old one. The plugin calls this before the first port is opened.
+//! Grade: setup. Threads: one. Tests: below, and `hw-tests/tests/device/memory.rs`.
 
 use crate::tunables::ForkSupport;
 use ibex_ffi::verbs::{self, ForkStatus};

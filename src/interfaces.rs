@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses this host's IP addresses for hellos over TCP: `btl_ibex_tcp_if_include` and `btl_ibex_tcp_if_exclude`.
 //! `connect` publishes the chosen addresses and listens only on them, `select` reads subnets, `tunables` checks the
-//! user's values. Path: setup. Threads: any. Tests: at the end of the file.
+//! user's values. Grade: setup. Threads: any. Tests: at the end of the file.
 
 use std::fmt;
 use std::io;

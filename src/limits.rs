@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Explains an error of the kernel by a limit of this process or of the host, with advice. Called where messages for
-//! the user are made. Path: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
+//! the user are made. Grade: setup (errors only). Threads: any. Sizes in bytes. Tests: at the end of the file.
 
 use ibex_ffi::limits;
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The name of a peer: a process of a job, by Open MPI's numbers, in host byte order. The plugin makes it, the
-//! handshake carries it, every error names it. Path: setup. Threads: plain data. Tests: at the end of the file.
+//! handshake carries it, every error names it. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
 use std::fmt;
 

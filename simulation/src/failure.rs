@@ -28,12 +28,12 @@ impl fmt::Display for Failure {
 }
 
 thread_local! {
-    /// Message and place of the last panic, if [`keep_quiet`] was called.
+    /// Message and place of the last panic, if [`silence_panics`] was called.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Keeps failed checks from being printed, in all threads, because [`crate::run`] returns them.
-pub fn keep_quiet() {
+pub fn silence_panics() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!("{}:{}: ", at.file(), at.line()));
         LAST.set(Some(format!("{place}{}", message(panic.payload()))));

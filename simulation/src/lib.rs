@@ -24,7 +24,7 @@ pub mod shrink;
 mod tests;
 mod world;
 
-pub use failure::{Failure, keep_quiet};
+pub use failure::{Failure, silence_panics};
 pub use program::{Operation, Program};
 
 use std::error::Error;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ibex_simulation::shrink::shrink;
-use ibex_simulation::{Failure, Program, keep_quiet, record, run, scale};
+use ibex_simulation::{Failure, Program, record, run, scale, silence_panics};
 
 /// What the caller asks for.
 struct Arguments {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     {
         return print_scale(count);
     }
-    keep_quiet();
+    silence_panics();
     if let Some((folder, numbers)) = words.split_last()
         && let Some(Arguments { seeds: 1, from, processes }) = Arguments::read(numbers)
     {

@@ -11,7 +11,8 @@
 //!
 //! Any order of messages from two senders is permitted. A wish's status does not distinguish messages with the same
 //! sender, communicator and tag. The model assumes that the wish got the first of them; the caller checks the bytes.
-//! Called by `world`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Tests: below.
+//! Called by `world`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Grade: test. Threads: plain data.
+//! Tests: below.
 
 use std::collections::{BTreeSet, HashMap};
 

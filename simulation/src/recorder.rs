@@ -29,7 +29,7 @@ const SAMPLE: usize = 100_000_000;
 /// Beginnings of the names of recorded events.
 const RECORDED: [&str; 3] = ["comm_req_", "comm_msg_", "communicator_"];
 
-/// Types that tell readers that the trace has all calls of MPI in which a process waits: there are none.
+/// Types by which readers see that the trace has all calls of MPI in which a process waits: there are none.
 const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
 
 /// The records of a process.

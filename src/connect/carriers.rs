@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carriers of hellos: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
-//! `transport/port/connect.rs` uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Path: setup.
+//! `transport/port/connect.rs` uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Grade: setup.
 //! Threads: the port's. Tests: below, over TCP alone; device tests in `hw-tests` test both carriers together.
 
 use super::hello::Hello;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This host as its peers need to know it: its IP addresses, and a number by which its processes recognise each other.
-//! Called when a port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Path:
+//! Called when a port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Grade:
 //! setup (reads a few files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
 
 use std::io;

@@ -5,7 +5,7 @@
 //! - [`ud`] and [`tcp`]: the carriers of hellos; [`host`] and [`crate::interfaces`]: this host's data for TCP.
 //!
 //! This file owns the types that they share. The port passes each hello to its sender's handshake, executes the
-//! resulting [`handshake::Step`], and calls the handshake when it is due. Path: setup. Threads: the port's. Times:
+//! resulting [`handshake::Step`], and calls the handshake when it is due. Grade: setup. Threads: the port's. Times:
 //! since any fixed moment, the same for all calls. Tests: in each file.
 
 pub mod carriers;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hellos as datagrams of the fabric, which need neither an IP address nor a connection manager. Owns the port's UD
-//! queue pair and the paths to the peers being connected to. Called by `carriers.rs`. Path: setup; a poll reads the
+//! queue pair and the paths to the peers being connected to. Called by `carriers.rs`. Grade: setup; a poll reads the
 //! queue pair's own completion queue. Threads: the port's. Tests: at the end of the file, and the device tests.
 
 use super::hello::Hello;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The word that every site and every call of progress tests: which types have listeners, which deliveries are pending.
 //! Owns [`MASK`]: below [`BUFFERS`] one bit per type of the engine that has a listener (set by the registry), from
-//! there on the bits of pending work. Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch;
-//! nothing in a build without the feature `events`. Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.
+//! there on the bits of pending work. Grade: hot for [`interest`], [`has_interest`] and [`is_idle`]: one load, one
+//! branch; nothing in a build without the feature `events`. Threads: any. Tests: `tests/registrations.rs`,
+//! `tests/raise.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -74,7 +74,7 @@ mod tests {
     use crate::events::{Options, Payload as _, Value};
 
     /// Returns runs as the events report them: first, count, process, stride, job.
-    fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
+    fn reported(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
         let all = runs(members.iter().copied());
         // Each member is in exactly one run, at its place.
         let again = all.iter().flat_map(|run| {
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn an_arithmetic_progression_is_one_run_whatever_its_length_and_direction() {
-        assert_eq!(told(&of_job(7, 0..1000)), [(0, 1000, 0, 1, 7)]);
-        assert_eq!(told(&of_job(7, (0..10).rev())), [(0, 10, 9, -1, 7)]);
-        assert_eq!(told(&of_job(7, (1..10).step_by(2))), [(0, 5, 1, 2, 7)]);
-        assert_eq!(told(&of_job(7, [5])), [(0, 1, 5, 0, 7)]);
-        assert_eq!(told(&[]), []);
+        assert_eq!(reported(&of_job(7, 0..1000)), [(0, 1000, 0, 1, 7)]);
+        assert_eq!(reported(&of_job(7, (0..10).rev())), [(0, 10, 9, -1, 7)]);
+        assert_eq!(reported(&of_job(7, (1..10).step_by(2))), [(0, 5, 1, 2, 7)]);
+        assert_eq!(reported(&of_job(7, [5])), [(0, 1, 5, 0, 7)]);
+        assert_eq!(reported(&[]), []);
     }
 
     #[test]
@@ -116,13 +116,13 @@ mod tests {
 
     #[test]
     fn ranks_without_a_common_stride_and_processes_of_several_jobs_form_several_runs() {
-        assert_eq!(told(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
+        assert_eq!(reported(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
         let two = [of_job(1, 0..3), of_job(2, 3..5)].concat();
-        assert_eq!(told(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);
+        assert_eq!(reported(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);
         // A progression across two jobs, and steps that do not fit a stride.
-        assert_eq!(told(&[(1, 0), (2, 1), (1, 2)]), [(0, 1, 0, 0, 1), (1, 1, 1, 0, 2), (2, 1, 2, 0, 1)]);
+        assert_eq!(reported(&[(1, 0), (2, 1), (1, 2)]), [(0, 1, 0, 0, 1), (1, 1, 1, 0, 2), (2, 1, 2, 0, 1)]);
         let far = of_job(1, [0, u32::MAX - 1, 0]);
-        assert_eq!(told(&far).len(), 3);
-        assert_eq!(told(&of_job(1, [0, i32::MAX as u32])), [(0, 2, 0, i32::MAX, 1)]);
+        assert_eq!(reported(&far).len(), 3);
+        assert_eq!(reported(&of_job(1, [0, i32::MAX as u32])), [(0, 2, 0, i32::MAX, 1)]);
     }
 }

@@ -12,7 +12,7 @@
 //! delivers such events, as do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching
 //! events (`types/matching_table.rs`) without these steps (`delivery/direct.rs`).
 //!
-//! Path: each file's; nothing registered: one load, one branch. Threads: any. Paths in the folders' comments begin at
+//! Grade: each file's; nothing registered: one load, one branch. Threads: any. Paths in the folders' comments begin at
 //! their own folder or here. Tests: `tests/`, models under loom.
 
 mod delivery;
@@ -34,7 +34,7 @@ pub use delivery::deliver::{
     wait_for_callbacks,
 };
 pub use delivery::direct::{
-    call, count_told_again, has_threads, is_within, keep, keep_quickly, raising_threads, set_threads, stamp,
+    call, count_further_delivery, has_threads, is_within, keep, keep_quickly, raising_threads, set_threads, stamp,
     stamp_by_counter,
 };
 pub use delivery::thread::{is_delivering, this_thread};

@@ -4,7 +4,7 @@
 //! and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling thread, to registrations for
 //! immediate delivery, and in the order of the port's source to all others.
 //!
-//! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/sources/`.
+//! Grade: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/sources/`.
 
 use arrayvec::ArrayVec;
 

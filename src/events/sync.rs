@@ -2,7 +2,7 @@
 //! The atomics, the lock and the fence of the concurrent parts, so that loom can stand in for them. In the models of
 //! `tests/models.rs` they are loom's; every other build has std's. Loom treats sequentially consistent accesses as
 //! acquire and release ones, and models only fences as sequentially consistent. So an algorithm that rests on that
-//! order also calls [`model_fence`], a no-op outside loom.
+//! order also calls [`model_fence`], a no-op outside loom. Grade: hot. Threads: any.
 
 #[cfg(not(all(loom, test)))]
 pub(super) use std::sync::{

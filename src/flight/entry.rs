@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entries of the ring: their kinds, and their text for people. The number of a kind never changes; a new kind is
-//! added at the end. Path: cold. Tests: `tests.rs`.
+//! added at the end. Grade: pending. Tests: `tests.rs`.
 
 use super::layout::{pack, sum, unpack};
 use ibex_ffi::verbs::{Status, event_name};

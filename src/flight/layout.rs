@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The layout of a file of the flight recorder: words of 8 bytes, in the byte order of the host that wrote them.
 //! `recorder.rs` has the entries, `peers.rs` the peers; a change here needs another [`VERSION`]. Also encodes text and
-//! the start time of a process as words. Tests: `tests.rs`.
+//! the start time of a process as words. Grade: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::counters::COUNTERS;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of the flight recorder in a folder: their processes, and which files may be removed. A process that dies
 //! leaves its file. Each process that begins removes the oldest files of dead processes of its user, down to [`MOST`].
-//! Path: setup. Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
+//! Grade: setup. Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
 
 use super::layout::started;
 use std::fs;

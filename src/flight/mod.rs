@@ -5,7 +5,7 @@
 //! happens writes an entry ([`record`]); a port copies its counts and the state of its peers from time to time
 //! ([`show`], [`show_peer`]). The file stays after a failure ([`keep`]), and if the process dies. [`Flight`] reads a
 //! file; [`leftovers`] finds files, and removes the oldest unneeded ones. The recorder is always on, so only code that
-//! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.
+//! runs rarely, or takes long anyway, writes entries. Grade: pending. Threads: any, without a lock. Tests: `tests.rs`.
 
 mod entry;
 mod layout;

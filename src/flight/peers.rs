@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The peers in the file: the state of each connection, and the number of requests posted to it. A port copies the data
 //! of some of its connections when it copies its counts, so posting a request costs nothing more. A peer has a row per
-//! port, which it keeps while the process lives. `transport/port/fail.rs` writes, the command reads. Path: cold.
+//! port, which it keeps while the process lives. `transport/port/fail.rs` writes, the command reads. Grade: pending.
 //! Threads: the port's thread writes a row; any thread may claim one. Tests: `tests.rs`.
 
 use super::layout::{PEERS, PORTS, ROW, at};

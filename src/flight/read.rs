@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a file of the flight recorder, of a living process or a dead one, for the command. The file may contain
-//! anything: [`Flight::read`] first checks its size, magic, version and sum. Path: setup. Tests: `tests.rs`.
+//! anything: [`Flight::read`] first checks its size, magic, version and sum. Grade: setup. Tests: `tests.rs`.
 
 use super::entry::Entry;
 use super::layout::{self, BLOCK, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS};

@@ -2,7 +2,7 @@
 //! The recorder of this process: its file, and the writing of entries. A writer claims an entry's place by one addition
 //! and writes its first word last; by that word and a sum a concurrent reader knows which entries are whole. So threads
 //! need no lock, and a thread that dies in between damages only its entry. The plugin begins and ends the recording;
-//! any code calls [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
+//! any code calls [`record`]. Grade: pending. Threads: any. Tests: `tests.rs`.
 
 use super::entry::{Entry, Kind, NOBODY};
 use super::layout::{

@@ -95,7 +95,7 @@ fn several_threads_write_entries_at_the_same_time() {
 
 #[test]
 fn the_reader_refuses_other_files_with_the_reason() {
-    let (_folder, _, path) = recorder("foreign");
+    let (_folder, _, path) = recorder("other-format");
     let sound = fs::read(&path).expect("it is there");
     let refusal = |bytes: &[u8]| {
         fs::write(&path, bytes).expect("the test's own");

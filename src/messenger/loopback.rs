@@ -24,7 +24,7 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
     let (rank, core) = (host.rank(of), host.core(request));
     core.route = Route::LOOPBACK;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
-    events::report_path(host, request, PathTaken::LOOPBACK);
+    events::raise_path(host, request, PathTaken::LOOPBACK);
     let listeners = host.listeners(of);
     let arrival = Arrival { from: Route::LOOPBACK, length, message: None };
     let id = match search::posted(process, host, listeners, (of, envelope), &arrival) {

@@ -129,7 +129,7 @@ fn announce<H: Host>(
     };
     let Exposed { registered, others, keys, .. } = exposed.unwrap_or_default();
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
-    events::report_path_by(process, host, request, route, how, 1 + others.len());
+    events::raise_path_by(process, host, request, route, how, 1 + others.len());
     if keys.is_empty() {
         host.control(process, route, &Header::ReadyToSend(of, sender.0, memory));
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Surveys the devices and ports of this machine: queries verbs, and leaves the choice to `choose` and `gid.rs`.
-//! Called once, when the component is initialised. Path: setup. Tests: below, and the device tests in `hw-tests`.
+//! Surveys the devices and ports of this machine: queries verbs, and leaves the choice to `choose` and `gid.rs`. Called
+//! once, when the component is initialised. Grade: setup. Tests: below, and the device tests in `hw-tests`.
 
 use crate::interfaces;
 use crate::limits;

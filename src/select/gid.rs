@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses the entry of a port's GID table, with a reason for each other entry: a pure function of the table, which
-//! `device.rs` reads; `choose` calls it. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand
-//! it matters only between subnets. Path: setup. Threads: plain data. Types and layers are verbs.h's integers, named in
+//! `device.rs` reads; `choose` calls it. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it
+//! matters only between subnets. Grade: setup. Threads: plain data. Types and layers are verbs.h's integers, named in
 //! [`crate::select::address`]. Tests: at the end of the file.
 
 use std::fmt;

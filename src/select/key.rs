@@ -7,7 +7,7 @@
 //!
 //! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate
 //! without dependencies (BLAKE3 and HMAC need more code for no more proof here). It keeps nothing secret: hellos are
-//! readable, and a recorded one can be sent again, which the handshake detects by its epoch. Path: setup. Threads:
+//! readable, and a recorded one can be sent again, which the handshake detects by its epoch. Grade: setup. Threads:
 //! plain data. Tests: at the end of the file.
 
 use siphasher::sip128::{Hash128, SipHasher24};

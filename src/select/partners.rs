@@ -4,7 +4,7 @@
 //! Addresses pair ports one to one ([`super::address::pair`]). But InfiniBand fabrics without a configured prefix all
 //! have the default one, so only a datagram shows whether two ports are in one fabric. Therefore a paired port may
 //! connect to each paired port of the peer that has its prefix; its own partner comes first. On Ethernet the address
-//! decides. Path: setup. Threads: plain data. Tests: at the end of the file.
+//! decides. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::address::{LINK_INFINIBAND, PortAddress, pair};
 

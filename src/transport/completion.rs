@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The results of a poll: received messages, completed requests, failed peers. `port/poll.rs` makes them and returns
-//! them to the plugin in a [`Batch`], so that the plugin's callbacks run while the port is not borrowed. Hot: plain
-//! values. Tests: below.
+//! them to the plugin in a [`Batch`], so that the plugin's callbacks run while the port is not borrowed. Grade: hot.
+//! Threads: plain data. Tests: below.
 
 use super::work_request::{EndpointId, Immediate};
 use arrayvec::{ArrayVec, CapacityError};

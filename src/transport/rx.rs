@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive side of a port: receive slots, their way from the adapter to the plugin and back. A slot is posted to
 //! the adapter, or filled and with the plugin, or released and waiting until a batch is full. Owned by the port; used
-//! by `port/poll.rs`. Hot: releasing a slot is one push; each batch is one post. Tests: `port/tests/`.
+//! by `port/poll.rs`. Grade: hot: releasing a slot is one push; each batch is one post. Tests: `port/tests/`.
 
 use super::adapter::ReceiveQueue;
 use super::watch;

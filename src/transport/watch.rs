@@ -2,7 +2,7 @@
 //! Reports the engine's own events: connections, waiting requests, used-up receives, reports of the adapter. Also opens
 //! the port's event source with the adapter's clock. All events go to the flight recorder (of waiting requests only the
 //! first and the last), and to tools that listen. The caller has the port, so this file stages events, and progress
-//! delivers them after the port is released ([`crate::events::stage`]). Path: cold. Threads: the port's. Tests:
+//! delivers them after the port is released ([`crate::events::stage`]). Grade: pending. Threads: the port's. Tests:
 //! `hw-tests/mpi/events.c`, `device/flight.rs`.
 
 use super::completion::Token;

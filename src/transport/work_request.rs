@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data. A post makes
-//! them, and a poll reads them from completions. Hot: plain values. Tests: below.
+//! them, and a poll reads them from completions. Grade: hot. Threads: plain data. Tests: below.
 
 /// Name of an endpoint of a port: its index in the port's table. Never reused while the port lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,7 +7,7 @@
 //! limit, flags, ...) are not here. A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each
 //! until `MPI_Init` reads it, and [`Writable::Always`] ones at any time.
 //!
-//! Path: setup; the engine copies the values that a hot path needs. Threads: read-only after start. Tests:
+//! Grade: setup; the engine copies the values that a hot path needs. Threads: read-only after start. Tests:
 //! `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
 #[macro_use]

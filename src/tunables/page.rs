@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/parameters.md, made from the table. Its test (`tests.rs`) calls this, and rewrites it. Path: setup.
+//! The page docs/parameters.md, made from the table. Its test (`tests.rs`) calls this, and rewrites it. Grade: setup.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One parameter: its type and permitted values ([`Row`]), the user's value ([`Value`]), and the refusal of a value
-//! ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! ([`OutOfBounds`]). Grade: setup. Threads: plain data. Tests: `tests.rs`.
 
 /// The type of a parameter, its default, and its permitted values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

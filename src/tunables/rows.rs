@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of all parameters: [`TABLE`], and the type of the checked values, [`Tunables`], whose methods are in
-//! `../tunables.rs`. Path: setup. Threads: read-only after start. Units: each row names its own. Tests: `tests.rs`.
+//! `mod.rs`. Grade: setup. Threads: read-only after start. Units: each row names its own. Tests: `tests.rs`.
 
 table! {
     /// Every parameter, in the order of [`Tunables::from_values`].

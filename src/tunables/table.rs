@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the table of parameters, the type of the checked values and their check out of one list of rows. Path: setup.
+//! Makes the table of parameters, the type of the checked values and their check out of one list of rows. Grade: setup.
 
 /// The names and docs of the table and of the type; then the rows.
 macro_rules! table {

@@ -77,7 +77,7 @@ impl Directory for Known {
         self.hosts().verbosity
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         self.hosts().told.push(line.to_owned());
     }
 }

@@ -29,7 +29,7 @@ fn numbers(events: &[Got]) -> Vec<u32> {
 }
 
 /// Whether the failure of the connection is reported before each request that failed with it.
-fn is_told_first(events: &[Got]) -> bool {
+fn is_failure_first(events: &[Got]) -> bool {
     let failure = events.iter().position(|event| *event == Got::Failure);
     let failed = events.iter().position(|event| matches!(event, Got::Done { outcome: Err(_), .. }));
     failure.is_some() && failed.is_none_or(|failed| failure < Some(failed))
@@ -181,9 +181,9 @@ fn reap_hands_out_the_tokens_its_caller_wants_and_the_next_poll_reports_the_rest
         is_even
     };
     pair.until_b_while_a(|a| a.reap(&mut take), |events| received(events).len() == 20 && shown.get() == 20);
-    let told = pair.until_a(|events| completed(events).len() == 10);
+    let events = pair.until_a(|events| completed(events).len() == 10);
     assert_eq!(taken, (2..=20).step_by(2).collect::<Vec<_>>());
-    assert_eq!(completed(&told), (1..=19).step_by(2).map(|token| (token, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(completed(&events), (1..=19).step_by(2).map(|token| (token, Ok(()))).collect::<Vec<_>>());
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn a_put_to_memory_the_peer_did_not_give_fails_and_names_the_peer_and_the_status
     let events = pair.until_a(|events| completed(events).len() == 2 && events.contains(&Got::Failure));
     assert_eq!(completed(&events), [(1, Err(Status::REMOTE_ACCESS)), (2, Err(Status::FLUSHED))]);
     assert_eq!(events.iter().filter(|event| **event == Got::Failure).count(), 1, "a failure is reported once");
-    assert!(is_told_first(&events), "{events:?}");
-    let told = pair.a.take_untold();
-    assert!(told.len() == 1 && told[0].contains("REM_ACCESS_ERR"), "{told:?}");
-    assert!(pair.a.take_untold().is_empty(), "a reason is given once");
+    assert!(is_failure_first(&events), "{events:?}");
+    let reasons = pair.a.take_unprinted();
+    assert!(reasons.len() == 1 && reasons[0].contains("REM_ACCESS_ERR"), "{reasons:?}");
+    assert!(pair.a.take_unprinted().is_empty(), "a reason is given once");
     let text = pair.a.failure(pair.to_b).expect("a failure").to_string();
     for part in ["rank 1", "REM_ACCESS_ERR (10)", &pair.a.attributes().place()] {
         assert!(text.contains(part), "{part} is missing in: {text}");
@@ -236,7 +236,7 @@ fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
     let events = pair.until_a(|events| completed(events).len() == 40);
     assert_eq!(completed(&events)[0], (1, Err(Status::RETRY_EXCEEDED)));
     assert!(completed(&events).iter().all(|(_, outcome)| outcome.is_err()));
-    assert!(is_told_first(&events), "{events:?}");
+    assert!(is_failure_first(&events), "{events:?}");
 }
 
 #[test]

@@ -80,8 +80,8 @@ fn not_sent(
         // The peer waits for the message, so Open MPI must end the job even if it has asked for no callback.
         failures::lost(module, to);
     }
-    let is_told = descriptor.callback_wanted;
-    Some((descriptor, if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR }))
+    let has_callback = descriptor.callback_wanted;
+    Some((descriptor, if has_callback { failures::failed(module, to, failed) } else { sys::OPAL_ERROR }))
 }
 
 /// Returns Open MPI's status of a request. Prints a failure for the user first.
@@ -129,7 +129,7 @@ pub(crate) fn operations_done(done: OperationChain) {
     }
 }
 
-/// Calls Open MPI back for a completed operation, tells tools, and gives the record back.
+/// Calls Open MPI back for a completed operation, raises its event, and gives the record back.
 #[inline]
 pub(super) fn operation_done(
     module: &Module,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures: prints the reason (`runtime/failures.rs`), then returns Open MPI's code, and reports a lost peer or port
 //! to Open MPI, which ends the job. Called by the other files, which have entered no port, because Open MPI's callback
-//! runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
+//! runs in here. Grade: setup (errors only). Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -20,7 +20,7 @@ use crate::runtime::{failures, guard, messages, modex};
 #[inline(never)]
 pub(crate) fn failed(module: &Module, to: EndpointId, failed: Failed) -> c_int {
     if let Some(mut state) = module.enter() {
-        failures::tell_request(&mut state.port, to, failed);
+        failures::print_reason_of_request(&mut state.port, to, failed);
     }
     sys::OPAL_ERROR
 }
@@ -42,7 +42,7 @@ pub(crate) fn refused(module: &Module) -> c_int {
 #[inline(never)]
 pub(crate) fn out_of_slots(module: &Module) {
     if let Some(mut state) = module.enter() {
-        failures::tell(&mut state.port);
+        failures::print_reasons(&mut state.port);
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
 pub(crate) fn lost(module: &Module, peer: EndpointId) {
     let (name, text) = {
         let Some(mut state) = module.enter() else { return };
-        failures::tell(&mut state.port);
+        failures::print_reasons(&mut state.port);
         let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
         (state.port.peer_name(peer), text)
     };

@@ -52,13 +52,13 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
 
 fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let peer = modex::from_openmpi(process.name());
-    let told = |reason: &str| {
+    let not_reached = |reason: &str| {
         if now::verbosity() > 0 {
             messages::verbose(&format!("{}: rank {} is not reached: {reason}", module.place(), peer.rank));
         }
     };
     if Process::me().is_some_and(|me| me.architecture() != process.architecture()) {
-        told("its processor has another architecture");
+        not_reached("its processor has another architecture");
         return None;
     }
     let ports = match modex::ports_of(peer) {
@@ -68,14 +68,14 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
             return None;
         }
         None => {
-            told("it published no ibex port; it runs without ibex, or found none");
+            not_reached("it published no ibex port; it runs without ibex, or found none");
             return None;
         }
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
     let pairs = address::pair(&modex::published(), &addresses);
     let Some(remote) = pairs.get(usize::from(module.index)).copied().flatten() else {
-        told("none of its ports is on this port's network, or they are paired with other ports of this process");
+        not_reached("none of its ports is on this port's network, or they are paired with other ports of this process");
         return None;
     };
     let id = module.enter()?.port.peer(peer, remote as u8);

@@ -106,7 +106,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     };
     if polled.reported == 0 {
         frames.give_back(frame, port);
-        tell_of_operations(state);
+        complete_operations(state);
         return 0;
     }
     if WATCHED {
@@ -121,7 +121,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     if let Some(mut state) = module.enter() {
         give_back_descriptors(&mut state, finished);
         state.frames.give_back(frame, &mut state.port);
-        tell_of_operations(state);
+        complete_operations(state);
     }
     if let Some((source, events_to_come)) = events_to_come {
         events::end_batch(source, events_to_come);
@@ -150,7 +150,7 @@ fn handle_all<const WATCHED: bool>(module: &Module, frame: &Frame) -> FinishedDe
 }
 
 #[inline]
-fn tell_of_operations(state: State<'_>) {
+fn complete_operations(state: State<'_>) {
     let done = state.done.take();
     drop(state);
     operations_done(done);

@@ -3,10 +3,10 @@
 //! that the adapters access, and the tokens. `communicator`, `peers` and `tools` have the other functions that
 //! `engine::messenger` calls.
 //!
-//! A request without a callback completes at once ([`finish`]). One with a callback goes on a chain, and [`tell`]
-//! completes it with nothing entered, because a callback may free its request, start it again, post others and wait for
-//! them. Grade: hot. Threads: the one that has entered the PML; [`Process`]: any. Tests: `pml/tests`, and the MPI
-//! programs of `hw-tests`.
+//! A request without a callback completes at once ([`finish`]). One with a callback goes on a chain, and
+//! [`complete_finished`] completes it with nothing entered, because a callback may free its request, start it again,
+//! post others and wait for them. Grade: hot. Threads: the one that has entered the PML; [`Process`]: any. Tests:
+//! `pml/tests`, and the MPI programs of `hw-tests`.
 
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{self, Data, Host, Memory, Process, Record, Types};
@@ -137,7 +137,7 @@ pub(crate) fn note_not_put(request: &mut Request) {
     }
 }
 
-/// Finishes a request that has no transfer in progress: wakes its waiter now, or in [`tell`] if the request has a
+/// Finishes a request that has no transfer in progress: wakes its waiter now, or in [`complete_finished`] if it has a
 /// callback. Only its owner uses it afterwards (P1).
 #[inline]
 pub(crate) fn finish(state: &mut State, request: Handle) {
@@ -170,7 +170,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         return;
     }
     if let Role::Send(_) = r.core.role {
-        // Sets tag and source for sends, too: callbacks of osc/pt2pt tell the purpose of a send by its tag.
+        // Sets tag and source for sends, too: callbacks of osc/pt2pt find the purpose of a send by its tag.
         let (source, tag, length) = (r.comm().rank(), r.core.tag, r.core.data.length());
         note(r, &Outcome { source, tag, length, is_truncated: false });
     }
@@ -192,7 +192,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
 /// alive until the callback returns, and afterwards if the callback returned 0.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell(pml: &Pml) {
+pub(crate) fn complete_finished(pml: &Pml) {
     loop {
         let Some(mut state) = pml.enter() else { return };
         let Some(request) = state.finished.first else { return };

@@ -99,7 +99,7 @@ pub(crate) struct State {
 // SAFETY: the pointers lead to records of the PML, which are used only with this state (P3).
 unsafe impl Send for State {}
 
-/// Requests that are finished and wait for [`super::host::tell`], linked by their `next`.
+/// Requests that are finished and wait for [`super::host::complete_finished`], linked by their `next`.
 pub(crate) struct Chain {
     pub(crate) first: Option<Handle>,
     /// Meaningless without a first one.

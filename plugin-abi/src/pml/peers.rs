@@ -146,7 +146,7 @@ impl Peers for State {
             return;
         }
         if let Some(mut port) = pml.rails()[rail].enter() {
-            failures::tell_but(&mut port, &failure.to_string());
+            failures::print_reasons_except(&mut port, &failure.to_string());
         }
         messages::rail_unusable(failure, pml.rails()[other].port().place());
     }

@@ -287,7 +287,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
     state.has_more = false;
     let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
-    let mut is_to_tell = state.finished.first.is_some();
+    let mut has_finished = state.finished.first.is_some();
     drop(state);
     if has_failed {
         end_job(pml);
@@ -299,11 +299,11 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
         deliver(pml, &mut frame);
         if let Some(mut state) = pml.enter() {
             state.frames.give_back_released(frame);
-            is_to_tell |= state.finished.first.is_some();
+            has_finished |= state.finished.first.is_some();
         }
     }
-    if is_to_tell {
-        host::tell(pml);
+    if has_finished {
+        host::complete_finished(pml);
     }
 }
 
@@ -329,7 +329,7 @@ fn end_job(pml: &Pml) {
     }
     for rail in pml.rails() {
         if let Some(mut port) = rail.enter() {
-            failures::tell(&mut port);
+            failures::print_reasons(&mut port);
         }
     }
     // SAFETY: ends the process.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of Open MPI's libraries that the PML calls for requests, data and communicators. Unit tests have stand-ins
 //! for them (`pml/tests/libmpi.rs`), so that the PML runs without Open MPI, and under Miri. Called by the files that
-//! make, convert and finish requests. Grade and threads: those of the callers.
+//! make, convert and finish requests. Grade: the caller's. Threads: the caller's.
 
 #[cfg(test)]
 use crate::pml::tests::libmpi as libraries;

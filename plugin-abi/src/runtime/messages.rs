@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All texts that the components show to a user: the failure, the peer or port, and the remedy. Called by the
-//! other files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter,
-//! no port). Each process prints a message about its peer once. Grade: setup, errors. Threads: any. Tests: below.
+//! All texts that the components show to a user: the failure, the peer or port, and the remedy. Called by the other
+//! files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter, no
+//! port). Each process prints a message about its peer once. Grade: setup. Threads: any. Tests: below.
 
 use std::env;
 use std::fmt::Display;

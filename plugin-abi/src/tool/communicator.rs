@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked communicators: their ranks, their originals, and whether they have been freed (`communicator.c`). Each has a
 //! number, an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets its own number,
-//! or frees it; this module then tells `peruse/`. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
+//! or frees it; this module then notifies `peruse/`. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
 //! table is not held during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`,
 //! `hw-tests/tools/peruse_communicators.c`.
 

@@ -36,6 +36,6 @@ mod tests {
         let salted: HashSet<i64> = all.iter().map(|number| number & SALTED).collect();
         assert!(salted.len() > 9_990, "the counted bits are not all that differ");
         let near = all.iter().filter(|number| all.contains(&(*number + 1))).count();
-        assert_eq!(near, 0, "one handle does not tell the next");
+        assert_eq!(near, 0, "the next handle cannot be guessed from one");
     }
 }

@@ -102,7 +102,7 @@ static int deleted(MPI_Comm comm, int key, void *value, void *extra)
 
 /* Makes MPI call `on_freed` when a valid communicator is freed: by an attribute on it, which duplicates do not inherit.
  * Returns whether that worked. */
-bool ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
+bool ibex_tool_notify_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int keyval = MPI_KEYVAL_INVALID;

@@ -50,7 +50,7 @@ unsafe extern "C" {
     ///
     /// # Safety
     /// [`context`] has found the communicator valid.
-    #[link_name = "ibex_tool_tell_when_freed"]
+    #[link_name = "ibex_tool_notify_when_freed"]
     pub(crate) fn notify_when_freed(comm: &Comm, on_freed: extern "C" fn(u64)) -> bool;
     fn ibex_tool_category(index: c_int, name: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_get(info: Info, key: *const c_char, value: *mut c_char, room: c_int) -> c_int;

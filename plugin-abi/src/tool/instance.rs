@@ -64,8 +64,8 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
     }
 }
 
-fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
-    let ProtocolSpec { spec, message, path } = *told;
+fn protocol(id: u64, of: &ProtocolSpec) -> ProtocolEvent {
+    let ProtocolSpec { spec, message, path } = *of;
     let PathTaken { protocol, reason, port, queue_pair, rails } = path;
     let (protocol, reason) = (protocol as u32, reason as u32);
     ProtocolEvent { id, message, bytes: spec.bytes, context: spec.context, protocol, reason, port, queue_pair, rails }
@@ -87,8 +87,8 @@ impl MatchingInstance<'_> {
         let source = events::matching_source();
         if self.event_type.place_in_matching() == Some(events::PROTOCOL) {
             // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback.
-            let told = unsafe { self.spec.as_ptr().cast::<ProtocolSpec>().read() };
-            return protocol(self.id, &told).instance(self.event_type, source, timestamp);
+            let spec = unsafe { self.spec.as_ptr().cast::<ProtocolSpec>().read() };
+            return protocol(self.id, &spec).instance(self.event_type, source, timestamp);
         }
         elements(self.id, &self.spec.fields(), self.queues()).instance(self.event_type, source, timestamp)
     }
@@ -104,7 +104,7 @@ impl MatchingInstance<'_> {
     #[inline(always)]
     pub(super) fn timestamp(&self) -> u64 {
         let mut stamp = self.spec.fields().stamp;
-        if stamp <= TOLD {
+        if stamp <= DELIVERED {
             stamp = events::stamp();
             self.spec.set_stamp(stamp);
         }
@@ -113,7 +113,7 @@ impl MatchingInstance<'_> {
 }
 
 /// Value of [`Spec::stamp`] after a first listener that has not read the clock. No clock has this value.
-pub(super) const TOLD: u64 = 1;
+pub(super) const DELIVERED: u64 = 1;
 
 pub(super) fn with_current(instance: &EventInstance, call: impl FnOnce(InstancePointer)) {
     // The callback may run in a signal handler that has interrupted another callback.

@@ -5,8 +5,9 @@
 //! The engine has the registration with its buffer, its losses and its end, as for every event type; only the delivery
 //! at the site is here. A listener caches in [`Quick`] which function to call, as long as its buffer is empty; so an
 //! event costs one call. Each change that may concern the cache empties it, in the entered PML. Called by
-//! `registration.rs`. Grade: setup; [`tell`] is on the path of messages while a tool listens. Threads: any; [`tell`]
-//! one at a time. Safety: N1 to N4 of `runtime/listeners`. Tests: `hw-tests/tools/mpi_t_matching.c`.
+//! `registration.rs`. Grade: hot for [`deliver_shared`] and [`deliver_alone`] while a tool listens, else setup.
+//! Threads: any; these two one at a time. Safety: N1 to N4 of `runtime/listeners`. Tests:
+//! `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::host;
 use super::instance::{
-    EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, elements, with_matching,
+    DELIVERED, EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, elements, with_matching,
 };
 use crate::runtime::entry::{Opaque, entry4};
 use crate::runtime::listeners::{self, Event, Function, Listener, Spec, SpecPointer};
@@ -110,7 +111,7 @@ pub(super) unsafe fn listen(
         return;
     }
     let param = Arc::as_ptr(&known).cast_mut().cast();
-    let listener = Listener { handle: handle.0, function: entry4(tell), alone: TELL_ALONE, param };
+    let listener = Listener { handle: handle.0, function: entry4(deliver_shared), alone: DELIVER_ALONE, param };
     if comm.is_null() {
         listeners::add_everywhere(event, listener, is_there);
     } else if listeners::are_raised() {
@@ -144,24 +145,24 @@ fn needed(has_threads: bool) -> Safety {
 }
 
 /// Function of a listener that shares its event with others.
-extern "C" fn tell(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
+extern "C" fn deliver_shared(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
     if spec.fields().stamp == 0 {
-        spec.set_stamp(TOLD);
+        spec.set_stamp(DELIVERED);
     } else {
-        events::count_told_again();
+        events::count_further_delivery();
     }
-    listener.tell(id as u64, spec);
+    listener.deliver(id as u64, spec);
     0
 }
 
 /// Function of a lone listener.
-extern "C" fn tell_alone(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
-    spec.set_stamp(TOLD);
-    listener.tell(id as u64, spec);
+extern "C" fn deliver_alone(_: i64, id: isize, spec: SpecPointer<'_>, listener: &Matching) -> c_int {
+    spec.set_stamp(DELIVERED);
+    listener.deliver(id as u64, spec);
     0
 }
 
-const TELL_ALONE: Function = entry4(tell_alone);
+const DELIVER_ALONE: Function = entry4(deliver_alone);
 
 /// Function of a lone listener whose events go to the buffer, with the lengths of the queues.
 ///
@@ -172,7 +173,7 @@ pub(crate) unsafe fn keep_alone(id: isize, spec: *mut Spec, param: *mut c_void, 
     // SAFETY: N3, N4: `param` is this listener's, which `cease` returns only after its removal.
     let (spec, known) = unsafe { (SpecPointer::from(&mut *spec), &*param.cast::<Matching>()) };
     if !events::stamp_by_counter().is_some_and(|timestamp| known.keep(id as u64, spec, queues, timestamp)) {
-        spec.set_stamp(TOLD);
+        spec.set_stamp(DELIVERED);
         known.keep_otherwise(id as u64, spec);
     }
     0
@@ -182,18 +183,18 @@ impl Matching {
     /// Decides anew about the next event. N1.
     fn forget_quick(&self) {
         self.quick.set(Quick::UNKNOWN);
-        listeners::set_alone(self.event, self.handle.0, TELL_ALONE);
+        listeners::set_alone(self.event, self.handle.0, DELIVER_ALONE);
     }
 
     #[inline(always)]
-    fn tell(&self, id: u64, spec: SpecPointer<'_>) {
+    fn deliver(&self, id: u64, spec: SpecPointer<'_>) {
         let (quick, threads) = (self.quick.get(), events::raising_threads());
         if quick.how == threads {
             self.call(quick, &self.instance(id, spec));
         } else if quick.how == threads | KEPT {
             self.keep_otherwise(id, spec);
         } else {
-            self.tell_slowly(&self.instance(id, spec));
+            self.deliver_slowly(&self.instance(id, spec));
         }
     }
 
@@ -210,12 +211,13 @@ impl Matching {
         events::keep_quickly(registration, timestamp, || elements(id, &spec.fields(), queues))
     }
 
-    /// [`Self::keep`] by any clock, which an earlier one of several listeners may have read, or [`Self::tell_slowly`].
+    /// [`Self::keep`] by any clock, which an earlier one of several listeners may have read, or
+    /// [`Self::deliver_slowly`].
     #[inline(never)]
     fn keep_otherwise(&self, id: u64, spec: SpecPointer<'_>) {
         let instance = self.instance(id, spec);
         if !self.keep(id, spec, instance.queues(), instance.timestamp()) {
-            self.tell_slowly(&instance);
+            self.deliver_slowly(&instance);
         }
     }
 
@@ -232,7 +234,7 @@ impl Matching {
     /// Decides anew about an event, and calls the tool's function or fills the buffer.
     #[cold]
     #[inline(never)]
-    fn tell_slowly(&self, instance: &MatchingInstance<'_>) {
+    fn deliver_slowly(&self, instance: &MatchingInstance<'_>) {
         let has_threads = events::has_threads();
         let (needed, callbacks) = (needed(has_threads).index(), self.callbacks.get());
         // SAFETY: N1; `self.call`, which may change it, is passed a copy of all it needs.

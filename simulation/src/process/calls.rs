@@ -85,7 +85,7 @@ impl Process {
         let shared = self.shared();
         if role != Role::Receive {
             let route = self.route(peer as u32);
-            self.tell_start(request);
+            self.record_start(request);
             return send::begin(&*shared, self, request, route);
         }
         let pattern = Pattern::new(peer, tag);
@@ -203,7 +203,7 @@ impl Process {
 
     /// Ends a request, and gives it back unless it is persistent.
     pub(super) fn end(&mut self, request: Handle) {
-        self.tell_end(request);
+        self.record_end(request);
         let known = self.requests.get(request);
         assert!(!std::mem::replace(&mut known.is_finished, true), "a request ends once");
         assert!(matches!(known.core.transfer, Transfer::None), "a request ends after its transfer");

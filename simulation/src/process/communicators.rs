@@ -17,7 +17,7 @@ impl Process {
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
         self.communicators.insert(context, Communicator::default());
-        self.tell_communicator(context);
+        self.record_communicator(context);
         let shared = self.shared();
         let senders: Vec<i32> = early.iter().map(|(envelope, _)| envelope.source()).collect();
         search::deliver_early(&*shared, self, context, early);
@@ -29,7 +29,7 @@ impl Process {
 
     /// Parts from a process, with which this one has no common communicator any more.
     pub(crate) fn part(&mut self, other: u32) {
-        if self.foreign.insert(other) {
+        if self.dynamic_processes.insert(other) {
             self.messenger.dynamic_processes.is_met = true;
             self.meet(other);
         }
@@ -87,7 +87,7 @@ impl Process {
             self.messenger.contexts.remove(context).expect("a communicator goes once");
             let gone = self.communicators.remove(&context).expect("a communicator goes once");
             assert!(gone.queues.posted() == 0, "a posted receive refers to its communicator");
-            self.tell_freed(context);
+            self.record_freed(context);
             for message in gone.queues.into_messages() {
                 flow_control::give_up(&*shared, self, &message.message);
             }

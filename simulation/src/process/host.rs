@@ -113,7 +113,7 @@ impl Host for Process {
         let request = self.requests.get(receive);
         assert!(request.outcome.is_none(), "a receive matches one message");
         request.outcome = Some(*outcome);
-        self.tell_taken(receive, outcome);
+        self.record_taken(receive, outcome);
     }
 
     fn noted(&mut self, receive: Handle) -> ((i32, i32), usize) {
@@ -143,7 +143,7 @@ impl Host for Process {
     }
 
     fn finish(&mut self, request: Handle) {
-        self.tell_complete(request);
+        self.record_complete(request);
         self.end(request);
     }
 

@@ -172,7 +172,7 @@ pub(crate) struct Process {
     /// Requests that have ended since they were last taken.
     finished: Vec<Ended>,
     /// Ranks that this process has met as a process of another job.
-    foreign: BTreeSet<u32>,
+    dynamic_processes: BTreeSet<u32>,
     /// Whether a peer is lost, which ends an MPI job.
     pub(crate) has_failed: bool,
     /// Ranks of the peers that it has lost, and whether messages must have been: a port still reached the peer.
@@ -216,7 +216,7 @@ impl Process {
             freed: 0,
             attached: 0,
             finished: Vec::new(),
-            foreign: BTreeSet::new(),
+            dynamic_processes: BTreeSet::new(),
             has_failed: false,
             lost: BTreeMap::new(),
             holds_back: BTreeSet::new(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a recorded process tells its recorder: the events that the messenger raises (docs/peruse.md), without searches.
-//! The sender tells the path of a message. Recording changes nothing in the process: a short message with a posted
-//! receive still goes there while the port polls, and [`Process::tell_taken`] tells its events. Called by the messenger
-//! and by [`super::calls`]. Grade: test. Threads: one. Tests: `tests/trace.rs`.
+//! Records the events of a process: those that the messenger raises (docs/peruse.md), without searches, and of the path
+//! of a message only the sender's. Recording changes nothing in the process: a short message with a posted receive
+//! still goes there while the port polls, and [`Process::record_taken`] records its events. Called by the messenger and
+//! by [`super::calls`]. Grade: test. Threads: one. Tests: `tests/trace.rs`.
 
 use ibex::events::{CommunicatorCreated, CommunicatorFreed, MatchingEvent, ProtocolEvent, TypeId};
 use ibex::messenger::events::transfers::Bytes;
@@ -39,7 +39,7 @@ impl Process {
             if event == Event::XferEnd {
                 self.put_path(id, (context, length), path);
             }
-            self.tell_of_message((), event, id, &mut spec);
+            self.raise_of_message((), event, id, &mut spec);
         }
     }
 
@@ -52,7 +52,7 @@ impl Process {
     }
 
     /// Records the arrival of a message that is delivered while its port polls.
-    pub(super) fn tell_taken(&mut self, receive: Handle, outcome: &Outcome) {
+    pub(super) fn record_taken(&mut self, receive: Handle, outcome: &Outcome) {
         if self.is_taking {
             let of = (self.requests.get(receive).context, Envelope::new(outcome.source, outcome.tag));
             let arrival = Arrival { from: Route::UNKNOWN, length: outcome.length, message: None };
@@ -63,7 +63,7 @@ impl Process {
     }
 
     /// Records that a request is complete; a buffered send was complete when it began.
-    pub(super) fn tell_complete(&mut self, request: Handle) {
+    pub(super) fn record_complete(&mut self, request: Handle) {
         if self.is_taking {
             events::raise_whole(self, (), request, Event::XferEnd, Bytes::None);
         }
@@ -73,7 +73,7 @@ impl Process {
     }
 
     /// Records that a send begins. A buffered one is complete then, and has the events of its transfer afterwards.
-    pub(super) fn tell_start(&mut self, send: Handle) {
+    pub(super) fn record_start(&mut self, send: Handle) {
         events::raise(self, send, Event::Activate);
         if self.requests.get(send).attached.is_some() {
             events::raise(self, send, Event::Complete);
@@ -82,7 +82,7 @@ impl Process {
     }
 
     /// Records that the program has the result of a request, which has a new number if it is started again.
-    pub(super) fn tell_end(&mut self, request: Handle) {
+    pub(super) fn record_end(&mut self, request: Handle) {
         if self.requests.get(request).attached.is_none() {
             events::raise(self, request, Event::Notify);
         }
@@ -90,7 +90,7 @@ impl Process {
     }
 
     /// Records a new communicator, which has all processes.
-    pub(super) fn tell_communicator(&mut self, context: u32) {
+    pub(super) fn record_communicator(&mut self, context: u32) {
         let Some(recorder) = &mut self.recorder else { return };
         let (rank, job, size) = (self.rank as i32, name(self.rank).job, recorder.processes);
         let rest = CommunicatorCreated::default();
@@ -99,7 +99,7 @@ impl Process {
     }
 
     /// Records that a communicator is dropped.
-    pub(super) fn tell_freed(&mut self, context: u32) {
+    pub(super) fn record_freed(&mut self, context: u32) {
         let Some(recorder) = &mut self.recorder else { return };
         let gone = CommunicatorFreed { context };
         recorder.put("communicator_freed", |of, source, time| gone.instance(of, source, time));
@@ -110,8 +110,8 @@ impl Process {
         let Some(recorder) = &mut self.recorder else { return };
         let PathTaken { protocol, reason, port, queue_pair, rails } = path;
         let (protocol, reason, bytes) = (protocol as u32, reason as u32, length as u64);
-        let told = ProtocolEvent { id, message: 0, bytes, context, protocol, reason, port, queue_pair, rails };
-        recorder.put("comm_req_protocol", |of, source, time| told.instance(of, source, time));
+        let event = ProtocolEvent { id, message: 0, bytes, context, protocol, reason, port, queue_pair, rails };
+        recorder.put("comm_req_protocol", |of, source, time| event.instance(of, source, time));
     }
 }
 
@@ -127,11 +127,11 @@ impl Tools for Process {
         self.recorder.is_some().then_some(())
     }
 
-    fn hear((): (), event: Event) -> bool {
+    fn wants((): (), event: Event) -> bool {
         event != Event::Transfer
     }
 
-    fn hear_paths((): (), role: Role) -> bool {
+    fn wants_paths((): (), role: Role) -> bool {
         role != Role::Receive
     }
 
@@ -148,23 +148,23 @@ impl Tools for Process {
         ((spec.peer, spec.tag), spec.bytes as usize)
     }
 
-    fn tell(&mut self, (): (), event: Event, id: u64, request: Handle) {
+    fn raise(&mut self, (): (), event: Event, id: u64, request: Handle) {
         let known = self.requests.get(request);
         let (context, core) = (known.context, &known.core);
         let (operation, of, length) = ((core.role == Role::Receive).into(), (core.peer, core.tag), core.data.length());
         let mut spec = MatchingEvent { operation, ..self.spec(context, of, length) };
-        self.tell_of_message((), event, id, &mut spec);
+        self.raise_of_message((), event, id, &mut spec);
     }
 
-    fn tell_of_message(&mut self, (): (), event: Event, id: u64, spec: &mut MatchingEvent) {
+    fn raise_of_message(&mut self, (): (), event: Event, id: u64, spec: &mut MatchingEvent) {
         let (Some(recorder), Some(of)) = (&mut self.recorder, TypeId::of_matching(event as usize)) else { return };
         let queues = &self.communicators[&spec.context].queues;
         let (posted, unexpected) = (queues.posted(), queues.unexpected());
-        let told = MatchingEvent { id, posted, unexpected, ..*spec };
-        recorder.put(of.row().name, |of, source, time| told.instance(of, source, time));
+        let event = MatchingEvent { id, posted, unexpected, ..*spec };
+        recorder.put(of.row().name, |of, source, time| event.instance(of, source, time));
     }
 
-    fn tell_path(&mut self, (): (), request: Handle, (_, length): (u64, usize), path: PathTaken) {
+    fn raise_path(&mut self, (): (), request: Handle, (_, length): (u64, usize), path: PathTaken) {
         let known = self.requests.get(request);
         let (id, of) = (known.core.watched.id, (known.context, length));
         self.put_path(id, of, path);

@@ -117,7 +117,7 @@ impl Program {
         while program.operations.len() < count {
             generator.add(&mut program, &mut random);
         }
-        // Nothing tells a process that another one of its machine has died.
+        // A process does not learn that another one of its machine has died.
         if program.processes > 2 && program.per_host == 1 && random.one_in(12) {
             let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
             program.operations.insert(place, Operation::Die { at });
@@ -184,7 +184,7 @@ impl Generator {
                 let fault = random.one_of(&[Fault::Any, Fault::Reads, Fault::Reads, Fault::Post, Fault::Connect]);
                 let queue_pair = random.below(64);
                 if links > 0 && random.one_in(2) {
-                    // Messages that move from one port are refused by the next one.
+                    // A port loses its link, and its messages move to a port that fails to post or to connect.
                     self.fragments(program, random, at);
                     let fault = random.one_of(&[Fault::Post, Fault::Connect]);
                     program.operations.push(Operation::Fail { at, queue_pair, fault });

@@ -104,7 +104,7 @@ fn the_trace_of_a_program_has_the_life_of_each_message() {
         assert_eq!([0, 1, 2].map(protocol), [inline, Some(Protocol::Copied), read]);
         assert_eq!([3, 4, 5].map(protocol), [Some(Protocol::Fragments), inline, read]);
         assert_eq!(protocol(6), Some(Protocol::Loopback));
-        // Of four fragments, each side tells the second and the third.
+        // Of four fragments, each side records the second and the third.
         let is_copied = |of: &&Fragment| job.messages[of.message as usize].tag == 3;
         assert_eq!(job.fragments.iter().filter(is_copied).count(), 4, "{:?}", job.fragments);
         // The receives have their numbers in the order of the program, so each has the message with its tag.

@@ -35,9 +35,9 @@ const TICK: Duration = Duration::from_millis(5);
 const MOST_ROUNDS: u32 = 200_000;
 
 /// Rounds without any event after which none can follow, because a port checks its connections in each.
-const QUIET_ROUNDS: u32 = 4;
+const IDLE_ROUNDS: u32 = 4;
 
-/// If hellos, posts or a connection failed, or a process has died: time that passes in a quiet round, and quiet rounds
+/// If hellos, posts or a connection failed, or a process has died: time that passes in an idle round, and idle rounds
 /// after which nothing follows. By then a process has asked again, or has given up a peer that does not answer.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENT_ROUNDS: [u32; 2] = [6, 300];
@@ -290,7 +290,7 @@ impl World {
     /// Moves everything and polls as every process until nothing happens.
     fn settle(&mut self) {
         let has_faults = self.program.hello_faults + self.program.post_faults > 0;
-        let mut quiet = 0;
+        let mut idle = 0;
         for rounds in 0..MOST_ROUNDS {
             let hellos = self.fabric.moved();
             let mut moved = false;
@@ -304,8 +304,8 @@ impl World {
             moved = polled > 0 || self.is_whole() && (moved || self.fabric.moved() != hellos);
             let patient = PATIENT_ROUNDS[usize::from(!self.is_whole())];
             let is_patient = has_faults || self.has_failed || !self.is_whole();
-            quiet = if moved { 0 } else { quiet + 1 };
-            if quiet == if is_patient { patient } else { QUIET_ROUNDS } {
+            idle = if moved { 0 } else { idle + 1 };
+            if idle == if is_patient { patient } else { IDLE_ROUNDS } {
                 return self.history.note(Step::Settled { rounds });
             }
             if is_patient && !moved {

@@ -64,15 +64,16 @@ impl World {
         }
     }
 
-    /// Lets all meet again that have parted.
+    /// Has all processes that have parted use their connections again.
     pub(super) fn meet_all(&mut self) {
         while let Some((&[one, other], _)) = self.parted.first_key_value() {
             self.meet(one, other);
         }
     }
 
-    /// Lets two processes meet again before one sends to the other, if they have parted. A message by a connection that
-    /// the other one has given up would be lost: its sender asks first, and the other one connects first.
+    /// Has two processes that have parted use their connection again, before `from` sends to `to`. If one of them has
+    /// destroyed its end and the other does not know, a message by the old connection would be lost. So first the one
+    /// that does not know probes the connection; if that is `to`, and nothing fails, `from` makes a new one instead.
     pub(super) fn meet(&mut self, from: u32, to: u32) {
         let Some(unaware) = self.parted.remove(&sorted(from, to)) else { return };
         // With faults, the other one may not be the first.

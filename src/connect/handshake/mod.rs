@@ -15,7 +15,7 @@
 //! If the connection is in use, a hello with a newer epoch begins a *successor*: another machine beside this one, which
 //! takes over once the peer has confirmed it. If that hello was a recording, the successor is never confirmed.
 //!
-//! Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB. Times: since any
+//! Grade: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB. Times: since any
 //! fixed moment, the same for all calls. Tests: `handshake/tests`.
 
 use std::time::Duration;

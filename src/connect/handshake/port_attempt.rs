@@ -4,7 +4,7 @@
 //! A hello by TCP says nothing about the fabric, because TCP connects any two ports. So the handshake sets the queue
 //! pair only after a datagram has arrived ([`Handshake::require_datagram`]). If a port stays silent, or answers only by
 //! TCP, the handshake asks the next one ([`Handshake::ask_port`]), which `transport/connections/search.rs` chooses; a
-//! port that is connected or bound to another one declines ([`Handshake::declining`]). Path: setup. Threads: the
+//! port that is connected or bound to another one declines ([`Handshake::declining`]). Grade: setup. Threads: the
 //! port's. Tests: `tests` beside this file, and `transport/port/tests/partners`.
 
 use std::time::Duration;

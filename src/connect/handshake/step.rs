@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A handshake's instructions to the port after a hello or a time-out. `handshake` makes them,
 //! `transport/port/establish.rs` executes them. For a failure the handshake gives the reason, and the port makes the
-//! message, with advice. Path: setup. Threads: the port's. Tests: `tests`.
+//! message, with advice. Grade: setup. Threads: the port's. Tests: `tests`.
 
 use std::fmt;
 use std::net::SocketAddr;

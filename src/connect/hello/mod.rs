@@ -5,7 +5,7 @@
 //! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
 //! may write to a listening port, so `decode` checks the seal first, right after magic and version. A hello fits a
 //! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a
-//! hello is late. Path: setup. Threads: plain data. Tests: `hello/tests.rs`.
+//! hello is late. Grade: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One TCP connection of the handshake's carrier. Owns the socket, the bytes of partly read or written hellos, and the
 //! addresses still to be tried. It keeps a fixed number of hellos, so its memory is bounded. Used by [`super`] alone.
-//! Path: setup; nothing blocks. Threads: the port's. Tests: `tests` beside this file, over real sockets.
+//! Grade: setup; nothing blocks. Threads: the port's. Tests: `tests` beside this file, over real sockets.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

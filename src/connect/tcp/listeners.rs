@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The listening sockets of a port for handshakes over TCP: one per published address, all with one port number. Used
-//! by [`super`] alone. Path: setup; nothing blocks. Threads: the port's. Tests: `tests` beside this file.
+//! by [`super`] alone. Grade: setup; nothing blocks. Threads: the port's. Tests: `tests` beside this file.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

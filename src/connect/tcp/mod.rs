@@ -10,7 +10,7 @@
 //! it names is in progress, at most `LINKS` per peer; so a recorded hello that is sent again holds no resources. If
 //! file descriptors run out, the carrier first closes connections without a hello.
 //!
-//! Path: setup; nothing blocks. Threads: the port's. `poll` costs one system call per listening address while there is
+//! Grade: setup; nothing blocks. Threads: the port's. `poll` costs one system call per listening address while there is
 //! no connection. Tests: `tcp/tests`.
 
 use std::collections::{HashMap, HashSet};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deferred delivery: first the events that this thread has staged and those of the ports' sources, then those in
 //! buffers (`drain.rs`); at last it finishes freed registrations. Called from progress, where no lock is held
-//! ([`progress`]). Path: hot where events flow: no allocation; it holds the registry's lock for a moment, never while a
-//! callback runs. Threads: any. Tests: `tests/delivery/`, `tests/sources/ports.rs`.
+//! ([`progress`]). Grade: hot where events flow: no allocation; it holds the registry's lock for a moment, never while
+//! a callback runs. Threads: any. Tests: `tests/delivery/`, `tests/sources/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

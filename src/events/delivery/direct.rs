@@ -5,7 +5,7 @@
 //! and finishes no freed registration. An event whose callback may not run in place goes to its registration's buffer
 //! ([`keep`]). Matching events occur one after the other, so their own source ([`matching_source`]) is ordered.
 //!
-//! Path: hot while a tool listens; [`keep`] as `registrations/ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one
+//! Grade: hot while a tool listens; [`keep`] as `registrations/ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one
 //! at a time; else any. Tests: `tests/delivery/direct.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ pub(super) fn last_number() -> u64 {
 
 /// Counts the delivery of an event to a further listener.
 #[inline(always)]
-pub fn count_told_again() {
+pub fn count_further_delivery() {
     add(&MATCHING[1]);
 }
 

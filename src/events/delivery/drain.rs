@@ -4,7 +4,7 @@
 //! with the earliest event is next. A buffer without such a callback does not hold back the others. One thread at a
 //! time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
-//! Called by `deliver.rs` and when a registration is freed. Path: hot where events flow: allocates only for more
+//! Called by `deliver.rs` and when a registration is freed. Grade: hot where events flow: allocates only for more
 //! buffers than ever before. Threads: any; no thread waits for its lock. Tests: `tests/delivery/`.
 
 use std::cmp::Reverse;

@@ -8,7 +8,7 @@
 //! alive; the freeing thread marks it dead and then reads the words; all four accesses are sequentially consistent, so
 //! one sees the other.
 //!
-//! Path: [`DeliveryCounter`] hot, one locked instruction on a line of the thread's own; the rest setup. Threads: any.
+//! Grade: hot for [`DeliveryCounter`] (one locked instruction on a line of the thread's own), else setup. Threads: any.
 //! Tests: the models in `tests/models.rs`, and `tests/free.rs`.
 
 use crate::events::sync::{Arc, AtomicU64, Mutex, Ordering, lock, model_fence};

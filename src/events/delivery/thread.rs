@@ -6,7 +6,7 @@
 //! a lock (`stage` in `raise.rs`), and delivers them afterwards, in order. So a source stays ordered, callbacks do not
 //! nest, and none runs under a lock of ibex. Another thread delivers those of a thread that ends ([`EndedThread`]).
 //!
-//! Path: hot while a tool listens: no allocation, one locked instruction (for buffered events one more, and one per
+//! Grade: hot while a tool listens: no allocation, one locked instruction (for buffered events one more, and one per
 //! buffer); the registry's lock at a thread's first event and after a change of registrations. Threads: each its own.
 //! Tests: `tests/raise.rs`, `tests/threads.rs`.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frees a registration: delivers the rest of its buffer, and calls its free callback once no thread can be in another
-//! callback of the registration: immediately, or else in a later delivery ([`finish_freed_in`]). Path: setup. Threads:
+//! callback of the registration: immediately, or else in a later delivery ([`finish_freed_in`]). Grade: setup. Threads:
 //! any; no thread waits. Tests: `tests/free.rs`.
 
 use super::registration::{FreeCallback, Registration};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations: which tool listens to which type, by which callbacks and with which buffer, from
 //! [`registry::register`] to the free callback. Called by tools, and by the delivery, which reads the lists and fills
-//! and empties the buffers. Path: the buffer (`ring.rs`) hot while a tool listens, changes setup. Threads: any.
+//! and empties the buffers. Grade: hot while a tool listens for the buffer (`ring.rs`), setup for changes. Threads:
+//! any.
 
 pub(super) mod free;
 pub(super) mod registration;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses. `registry.rs`
 //! creates and frees it, and replaces its [`Callbacks`] as a whole on every change, so that delivering threads read
-//! them without a lock. `delivery/thread.rs` fills its buffer, `delivery/drain.rs` empties it. Path: hot while a tool
+//! them without a lock. `delivery/thread.rs` fills its buffer, `delivery/drain.rs` empties it. Grade: hot while a tool
 //! listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Recipients {
 
 struct DropCounts {
     lost: [AtomicU64; SOURCES],
-    told: [AtomicU64; SOURCES],
+    reported: [AtomicU64; SOURCES],
 }
 
 /// A registration.
@@ -107,7 +107,7 @@ impl Registration {
             draining: AtomicBool::new(false),
             revision: AtomicU64::new(0),
             unreported_drops: AtomicBool::new(false),
-            drop_counts: Box::new(DropCounts { lost: zeros(), told: zeros() }),
+            drop_counts: Box::new(DropCounts { lost: zeros(), reported: zeros() }),
         }
     }
 
@@ -171,16 +171,16 @@ impl Registration {
         self.unreported_drops.store(true, Ordering::SeqCst);
     }
 
-    /// Passes the unreported losses per source to `tell`. Called by the thread that drains the registration.
-    fn take_unreported(&self, mut tell: impl FnMut(SourceId, u64)) {
+    /// Passes the unreported losses per source to `report`. Called by the thread that drains the registration.
+    fn take_unreported(&self, mut report: impl FnMut(SourceId, u64)) {
         if !self.unreported_drops.swap(false, Ordering::SeqCst) {
             return;
         }
-        for (index, (lost, told)) in self.drop_counts.lost.iter().zip(&self.drop_counts.told).enumerate() {
-            let (lost, before) = (lost.load(Ordering::Relaxed), told.load(Ordering::Relaxed));
+        for (index, (lost, reported)) in self.drop_counts.lost.iter().zip(&self.drop_counts.reported).enumerate() {
+            let (lost, before) = (lost.load(Ordering::Relaxed), reported.load(Ordering::Relaxed));
             if lost != before {
-                told.store(lost, Ordering::Relaxed);
-                tell(SourceId(index as u16), lost - before);
+                reported.store(lost, Ordering::Relaxed);
+                report(SourceId(index as u16), lost - before);
             }
         }
     }

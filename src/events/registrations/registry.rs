@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registry: immutable lists of registrations for delivering threads, and the freed registrations not yet finished.
 //! Owns [`LIST_VERSIONS`], by which a thread knows whether its list is current, and sets `interest_mask.rs`. A change
-//! makes a new list under the lock, which is never held while a callback runs; so a callback may call this file. Path:
+//! makes a new list under the lock, which is never held while a callback runs; so a callback may call this file. Grade:
 //! setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};

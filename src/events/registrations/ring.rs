@@ -2,10 +2,10 @@
 //! A registration's bounded buffer of instances, with many producers and one consumer at a time.
 //!
 //! A slot is 128 bytes of atomics, so no access is unsafe: a word is at worst outdated, and the slot's sequence number
-//! tells whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read
+//! says whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read
 //! when it is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
 //!
-//! Path: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
+//! Grade: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
 //! [`Ring::pop`] from one at a time (else instances are lost or repeated). Tests: below, `tests/models.rs`.
 
 use crate::events::sync::{AtomicU64, Ordering};
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_tells_the_position_of_its_oldest_event_without_removing_it() {
+    fn the_ring_returns_the_position_of_its_oldest_event_without_removing_it() {
         let ring = Ring::new(2);
         assert_eq!(ring.first(), None);
         for number in [7, 9] {

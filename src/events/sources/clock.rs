@@ -2,8 +2,8 @@
 //! The host's clock: the processor's time stamp counter, or else the monotonic clock; chosen at the first use
 //! ([`HostClock::get`], 10 to 50 ms). [`HostClock`] uses the counter if the processor guarantees a constant rate
 //! without stops, the kernel uses it (so the processors' counters agree), and a measurement here finds a constant rate.
-//! It costs a third of a reading of the monotonic clock. Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one
-//! per cycle of the counter, or one per ns. Tests: below.
+//! It costs a third of a reading of the monotonic clock. Grade: hot for [`HostClock::now`], else setup. Threads: any.
+//! Units: ticks; one per cycle of the counter, or one per ns. Tests: below.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 //! The samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for changes within the window.
 //! If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is [`super::unwrap::DRIFT`]
 //! around the nominal rate; if that contradicts them, too, only the nearest sample counts and a new window begins.
-//! Path: setup. Threads: one at a time. Units: ticks. Tests: `tests/sources/clock_correlation.rs`.
+//! Grade: setup. Threads: one at a time. Units: ticks. Tests: `tests/sources/clock_correlation.rs`.
 
 use super::unwrap::DRIFT;
 

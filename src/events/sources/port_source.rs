@@ -6,8 +6,8 @@
 //! ([`PortSource::begin_batch`]). Also correlates the adapter's clock with the host's
 //! (`clock_correlation.rs`). Timestamps are never converted.
 //!
-//! Path: [`PortSource::submit`] hot while a tool listens; its lock is never held while a callback runs. Threads: any.
-//! Units: the adapter's ticks. Tests: `tests/sources/ports.rs`.
+//! Grade: hot for [`PortSource::submit`] while a tool listens; its lock is never held while a callback runs. Threads:
+//! any. Units: the adapter's ticks. Tests: `tests/sources/ports.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::AtomicU64;

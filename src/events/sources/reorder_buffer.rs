@@ -8,8 +8,8 @@
 //! Once an adapter has written a timestamp after a later one, the buffer holds instances for that delay. It refuses an
 //! instance earlier than a released one; the caller counts it.
 //!
-//! Path: hot while a tool listens; allocates once. Threads: one at a time. Units: ticks of the source; holding times in
-//! ticks of the host. Tests: `tests/sources/reorder_buffer.rs`.
+//! Grade: hot while a tool listens; allocates once. Threads: one at a time. Units: ticks of the source; holding times
+//! in ticks of the host. Tests: `tests/sources/reorder_buffer.rs`.
 
 use std::collections::VecDeque;
 

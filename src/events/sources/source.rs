@@ -3,8 +3,8 @@
 //! the table of sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]).
 //!
 //! Numbers are permanent: a thread that ends leaves its source to the next thread, and a reopened port gets its source
-//! back. When all numbers for threads are in use, further threads share one source, which is marked as unordered. Path:
-//! counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/threads.rs`.
+//! back. When all numbers for threads are in use, further threads share one source, which is marked as unordered.
+//! Grade: hot for counting while a tool listens, else setup. Threads: any. Tests: `tests/threads.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -9,7 +9,7 @@
 //!
 //! Assumptions: the adapter's clock is read at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps
 //! are read within an eighth of the period and silences last at most 100 periods (7 min). No thread keeps completions
-//! that it has read for most of a period while others read on. Path: hot while a tool listens. Threads: one at a time.
+//! that it has read for most of a period while others read on. Grade: hot while a tool listens. Threads: one at a time.
 //! Units: adapter's ticks; the host's time in the host's ticks. Tests: `tests/sources/unwrap.rs`.
 
 /// Largest drift between two clocks, as a fraction, and its inverse: well above that of any oscillator.

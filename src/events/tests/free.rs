@@ -88,11 +88,11 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 fn a_freed_registration_reports_its_losses_before_its_free_callback() {
     let _alone = alone();
     let registration = listen_to(NUMBERED, Safety::None, Options::default(), Seen::default().callback());
-    let told = told(&registration);
+    let losses = losses(&registration);
     (1..=3).for_each(raise_number);
     let freed = Arc::new(AtomicU64::new(0));
     free(&registration, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
-    assert_eq!(told.lock().expect("no panic").iter().sum::<u64>(), 3);
+    assert_eq!(losses.lock().expect("no panic").iter().sum::<u64>(), 3);
     assert_eq!(freed.load(Ordering::SeqCst), 1);
 }
 

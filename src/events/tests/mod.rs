@@ -130,13 +130,13 @@ pub(super) fn listening(options: Options) -> (MutexGuard<'static, ()>, Seen, Arc
 }
 
 /// The losses that a registration reports.
-pub(super) fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&told);
+pub(super) fn losses(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
+    let losses = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&losses);
     let callback: DroppedCallback =
         Arc::new(move |count: u64, _, _: &Registration, _| noted.lock().expect("no panic").push(count));
     set_dropped(registration, Some(callback)).expect("live");
-    told
+    losses
 }
 
 pub(super) fn buffered(room: usize) -> Options {

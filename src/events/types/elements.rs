@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`elements`] declares the structure of an event's elements for the tables, and its encoding in C's layout. Path:
+//! [`elements`] declares the structure of an event's elements for the tables, and its encoding in C's layout. Grade:
 //! hot, behind the branch of a site: a handful of shifts. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, Words};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of an event type, for the table in `table.rs`; and [`Safety`], MPI's callback safety requirements. Nothing
-//! here runs when an event is raised. Path: setup. Threads: plain data. Tests: `tests/table.rs`.
+//! here runs when an event is raised. Grade: setup. Threads: plain data. Tests: `tests/table.rs`.
 
 /// Number of 8-byte words that the elements of an event may fill.
 pub const WORDS: usize = 12;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One event: type, source, timestamp, elements, in a fixed number of words. Copied into buffers, passed to callbacks
-//! by reference. Path: hot while a tool listens. Threads: plain data. Tests: `tests/table.rs`.
+//! by reference. Grade: hot while a tool listens. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, TypeId, Value, Words};
 use crate::events::SourceId;

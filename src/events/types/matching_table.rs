@@ -3,7 +3,7 @@
 //! (`table.rs`). They have the names of PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`,
 //! and share elements ([`MatchingEvent`]), as in PERUSE's specification; only the last one, which PERUSE lacks, has
 //! others ([`ProtocolEvent`]). The PML knows their listeners (`delivery/direct.rs`), so they have no bit in the mask.
-//! Path: setup, but [`MatchingEvent::instance`] runs when a callback reads. Threads: plain data. Tests:
+//! Grade: setup, but [`MatchingEvent::instance`] runs when a callback reads. Threads: plain data. Tests:
 //! `tests/table.rs`.
 
 use super::elements::{displacements, elements, extent, put};

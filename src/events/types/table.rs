@@ -2,8 +2,8 @@
 //! The table of all event types ([`TABLE`]), and for each type a structure with which a site raises it: [`XferBegin`]
 //! and so on (`elements.rs`), which implement [`Payload`]. The rows of matching events are in `matching_table.rs`. A
 //! row's vocabulary is in `event_type.rs`; `page.rs` makes docs/events.md from the table. Tools see each type as
-//! `ibex_<name>`. Path: setup. Threads: plain data. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`;
-//! `IBEX_WRITE_DOCS=1` in front rewrites the page).
+//! `ibex_<name>`. Grade: setup. Threads: plain data. Tests: `tests/table.rs` (`cargo test -p ibex
+//! events::tests::table`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};

@@ -4,7 +4,7 @@
 //! Called by `receive`. Grade: hot for [`arrives`] and [`seeks`] of a watched message, else pending. Threads: the one
 //! that has entered the messenger. Tests: those of the hosts.
 
-use super::{Event, number_of, raise, raise_to, tell_path, transfers};
+use super::{Event, number_of, raise, raise_to, raise_wanted_path, transfers};
 use crate::messenger::header::EAGER_SIZE;
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, Message};
@@ -12,8 +12,8 @@ use crate::messenger::path_taken::{PathTaken, lookup};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
 use crate::messenger::request::Role;
 
-/// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found, with the
-/// message's path.
+/// Raises the events of a message that arrives, and of the `search` for its receive, which this runs; if the search
+/// finds one, also the events of the match, and of the message's path.
 ///
 /// # Errors
 /// The search has found nothing; the number of the message.
@@ -29,17 +29,17 @@ pub fn arrives<H: Host>(
     let id = host.numbers(2);
     let number = id + 2;
     let mut spec = host.spec(of.0, (of.1.source(), of.1.tag()), arrival.length);
-    host.tell_of_message(listeners, Event::Arrived, id, &mut spec);
-    if H::hear(listeners, Event::Transfer) {
+    host.raise_of_message(listeners, Event::Arrived, id, &mut spec);
+    if H::wants(listeners, Event::Transfer) {
         let here = arrival.message.map_or(arrival.length, |message| message.lengths().1);
         transfers::arrived(host, of.0, of.1, id, (arrival.length, here));
     }
-    host.tell_of_message(listeners, Event::SearchPostedBegin, number, &mut spec);
+    host.raise_of_message(listeners, Event::SearchPostedBegin, number, &mut spec);
     let found = search(host);
-    host.tell_of_message(listeners, Event::SearchPostedEnd, number, &mut spec);
+    host.raise_of_message(listeners, Event::SearchPostedEnd, number, &mut spec);
     let found = found.ok_or(id)?;
     raise_to(host, listeners, found, Event::RemovePosted);
-    host.tell_of_message(listeners, Event::MatchPosted, id, &mut spec);
+    host.raise_of_message(listeners, Event::MatchPosted, id, &mut spec);
     has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
         None => Some(lookup::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
         Some(message) => lookup::came(process, host, of, message, found),
@@ -47,17 +47,17 @@ pub fn arrives<H: Host>(
     Ok(found)
 }
 
-/// Tells tools that a receive begins, and then the search for its unexpected message. Returns the numbers of both.
+/// Raises the events that a receive and the search for its unexpected message begin. Returns the numbers of both.
 #[inline(always)]
 pub(in crate::messenger) fn seeks<H: Host>(host: &mut H, listeners: H::Listeners, receive: H::Handle) -> (u64, u64) {
     let id = number_of(host, receive);
-    host.tell(listeners, Event::Activate, id, receive);
+    host.raise(listeners, Event::Activate, id, receive);
     let number = host.numbers(1);
-    host.tell(listeners, Event::SearchUnexpectedBegin, number, receive);
+    host.raise(listeners, Event::SearchUnexpectedBegin, number, receive);
     (id, number)
 }
 
-/// Tells tools that the search has found a message, which the receive gets.
+/// Raises the events that the search of a receive has found a message, and that the receive gets it.
 pub(in crate::messenger) fn finds<H: Host>(
     process: &H::Process,
     host: &mut H,
@@ -70,7 +70,7 @@ pub(in crate::messenger) fn finds<H: Host>(
     gets(process, host, of, receive, found);
 }
 
-/// Tells tools that a receive begins, and gets the message of a matched probe.
+/// Raises the events that a receive begins, and gets the message of a matched probe.
 pub(in crate::messenger) fn gets_aside<H: Host>(
     process: &H::Process,
     host: &mut H,
@@ -82,7 +82,7 @@ pub(in crate::messenger) fn gets_aside<H: Host>(
     gets(process, host, of, receive, message);
 }
 
-/// Tells tools that a receive gets an unexpected message.
+/// Raises the events that a receive gets an unexpected message.
 fn gets<H: Host>(
     process: &H::Process,
     host: &mut H,
@@ -98,7 +98,7 @@ fn gets<H: Host>(
     }
 }
 
-/// Runs the `search` of a probe for this source and tag, and tells tools of it.
+/// Runs the `search` of a probe for this source and tag, and raises its events.
 pub(in crate::messenger) fn probes<H: Host, T>(
     host: &mut H,
     of: H::Communicator,
@@ -107,9 +107,9 @@ pub(in crate::messenger) fn probes<H: Host, T>(
 ) -> T {
     let Some(listeners) = host.listeners(of) else { return search(host) };
     let (id, mut spec) = (host.numbers(1), host.spec(of, wanted, 0));
-    host.tell_of_message(listeners, Event::SearchUnexpectedBegin, id, &mut spec);
+    host.raise_of_message(listeners, Event::SearchUnexpectedBegin, id, &mut spec);
     let found = search(host);
-    host.tell_of_message(listeners, Event::SearchUnexpectedEnd, id, &mut spec);
+    host.raise_of_message(listeners, Event::SearchUnexpectedEnd, id, &mut spec);
     found
 }
 
@@ -125,12 +125,12 @@ pub(in crate::messenger) fn raise_of_message<H: Host>(
     // A message that arrived while nobody listened has no number yet.
     let id = if id == 0 { host.numbers(1) } else { id };
     let mut spec = host.spec(of, (envelope.source(), envelope.tag()), length);
-    host.tell_of_message(listeners, event, id, &mut spec);
+    host.raise_of_message(listeners, event, id, &mut spec);
     id
 }
 
-/// Notes the number and the length of the message that a receive has matched, if a tool wants events that name it. Tells
-/// tools its path, if they want it and `how` returns it now.
+/// Notes the number and the length of the message that a receive has matched, if a tool wants events that name it.
+/// Raises the event of its path, if a tool wants it and `how` returns the path now.
 #[inline(always)]
 fn has_message<H: Host>(
     host: &mut H,
@@ -139,7 +139,7 @@ fn has_message<H: Host>(
     message: (u64, usize),
     how: impl FnOnce(&mut H) -> Option<PathTaken>,
 ) {
-    if H::hear(listeners, Event::Protocol) || H::hear(listeners, Event::Transfer) {
+    if H::wants(listeners, Event::Protocol) || H::wants(listeners, Event::Transfer) {
         note_message(host, listeners, receive, message, how);
     }
 }
@@ -158,9 +158,9 @@ fn note_message<H: Host>(
     }
     let number = number_of(host, receive);
     host.core(receive).watched.message = (number, id);
-    if H::hear_paths(listeners, Role::Receive)
+    if H::wants_paths(listeners, Role::Receive)
         && let Some(path) = how(host)
     {
-        tell_path(host, listeners, receive, length, path);
+        raise_wanted_path(host, listeners, receive, length, path);
     }
 }

@@ -133,16 +133,16 @@ fn stage(group: EventGroup, by: Option<Completed>) {
 #[inline(always)]
 pub fn raise<H: Host>(host: &mut H, request: H::Handle, event: Event) {
     if let Some(listeners) = host.listeners_of(request) {
-        raise_if_heard(host, listeners, request, event);
+        raise_if_wanted(host, listeners, request, event);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn raise_if_heard<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
-    if H::hear(listeners, event) && !host.is_silent(request) {
+fn raise_if_wanted<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
+    if H::wants(listeners, event) && !host.is_silent(request) {
         let id = number_of(host, request);
-        host.tell(listeners, event, id, request);
+        host.raise(listeners, event, id, request);
     }
 }
 
@@ -151,9 +151,9 @@ fn raise_if_heard<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Ha
 pub fn raise_to<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, event: Event) {
     let id = host.core(request).watched.id;
     if id == 0 {
-        return raise_if_heard(host, listeners, request, event);
+        return raise_if_wanted(host, listeners, request, event);
     }
-    host.tell(listeners, event, id, request);
+    host.raise(listeners, event, id, request);
 }
 
 /// Returns the number by which tools know a request, which gets one if it has none.
@@ -179,7 +179,7 @@ pub fn set_number<H: Host>(host: &mut H, request: H::Handle, id: u64) {
 
 // ---- transfers ------------------------------------------------------------------------------------------------------
 
-/// Whether tools were told that the first data of a request's message moves.
+/// Whether the event that the first data of a request's message moves was raised.
 pub(super) fn has_begun<H: Host>(host: &mut H, request: H::Handle) -> bool {
     host.core(request).watched.raised != Raised::Nothing
 }
@@ -249,8 +249,8 @@ fn raise_step<H: Host>(
     how: impl FnOnce(&mut H) -> Option<PathTaken>,
 ) {
     if let Some(listeners) = host.listeners_of(of) {
-        report_path_to(host, listeners, of, how);
-        raise_if_heard(host, listeners, of, event);
+        raise_path_to(host, listeners, of, how);
+        raise_if_wanted(host, listeners, of, event);
         transfers::raise_step(host, listeners, of, event, moved);
     }
 }
@@ -265,15 +265,15 @@ pub fn raise_whole<H: Host>(host: &mut H, listeners: H::Listeners, receive: H::H
 
 // ---- paths ----------------------------------------------------------------------------------------------------------
 
-/// Tells tools by which protocol, and by which port, a request's message goes.
-pub(super) fn report_path<H: Host>(host: &mut H, request: H::Handle, path: PathTaken) {
+/// Raises the event that says by which protocol, and by which port, a request's message goes.
+pub(super) fn raise_path<H: Host>(host: &mut H, request: H::Handle, path: PathTaken) {
     if let Some(listeners) = host.listeners_of(request) {
-        report_path_to(host, listeners, request, |_| Some(path));
+        raise_path_to(host, listeners, request, |_| Some(path));
     }
 }
 
-/// [`report_path`] for data that goes to or comes from the peer of this route, by so many rails.
-pub(super) fn report_path_by<H: Host>(
+/// [`raise_path`] for data that goes to or comes from the peer of this route, by so many rails.
+pub(super) fn raise_path_by<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
@@ -283,34 +283,40 @@ pub(super) fn report_path_by<H: Host>(
 ) {
     if let Some(listeners) = host.listeners_of(request) {
         let path = |host: &mut H| Some(lookup::by(process, host.home(process, route), how, rails));
-        report_path_to(host, listeners, request, path);
+        raise_path_to(host, listeners, request, path);
     }
 }
 
-/// Tells tools the path of a request's message, if they want it and `how` returns it.
+/// Raises the event of the path of a request's message, if a tool wants it and `how` returns the path.
 #[inline(always)]
-fn report_path_to<H: Host>(
+fn raise_path_to<H: Host>(
     host: &mut H,
     listeners: H::Listeners,
     of: H::Handle,
     how: impl FnOnce(&mut H) -> Option<PathTaken>,
 ) {
-    if H::hear(listeners, Event::Protocol) && !host.is_silent(of) {
+    if H::wants(listeners, Event::Protocol) && !host.is_silent(of) {
         cold_path();
         let role = host.core(of).role;
-        if H::hear_paths(listeners, role)
+        if H::wants_paths(listeners, role)
             && let Some(path) = how(host)
         {
             let length = if role == Role::Receive { host.noted(of).1 } else { host.core(of).data.length() };
-            tell_path(host, listeners, of, length, path);
+            raise_wanted_path(host, listeners, of, length, path);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_path<H: Host>(host: &mut H, listeners: H::Listeners, request: H::Handle, length: usize, path: PathTaken) {
+fn raise_wanted_path<H: Host>(
+    host: &mut H,
+    listeners: H::Listeners,
+    request: H::Handle,
+    length: usize,
+    path: PathTaken,
+) {
     number_of(host, request);
     let message = host.core(request).watched.message();
-    host.tell_path(listeners, request, (message, length), path);
+    host.raise_path(listeners, request, (message, length), path);
 }

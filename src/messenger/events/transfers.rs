@@ -69,16 +69,16 @@ fn port(by: Option<Completed>) -> u32 {
 }
 
 /// Raises an event of type `step`, which has the elements of [`XferBegin`]. Adds port and thread.
-pub(in crate::messenger) fn raise(step: TypeId, told: XferBegin, by: Option<Completed>) {
+pub(in crate::messenger) fn raise(step: TypeId, elements: XferBegin, by: Option<Completed>) {
     let mut group = EventGroup::new(events::interest());
-    group.add_as(step, || XferBegin { port: port(by), thread: events::this_thread(), ..told });
+    group.add_as(step, || XferBegin { port: port(by), thread: events::this_thread(), ..elements });
     stage(group, by);
 }
 
 /// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
 #[inline(always)]
 pub(super) fn raise_step<H: Host>(host: &mut H, listeners: H::Listeners, of: H::Handle, event: Event, moved: Moved) {
-    if H::hear(listeners, Event::Transfer) && !host.is_silent(of) {
+    if H::wants(listeners, Event::Transfer) && !host.is_silent(of) {
         cold_path();
         number_of(host, of);
         if let Some(step) = step(event)
@@ -109,9 +109,9 @@ fn raise_step_of<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Move
     };
     let peer = host.rank_in_job(communicator, peer);
     let (total, direction, rest) = (total as u64, is_receive.into(), XferBegin::default());
-    let told = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
+    let elements = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
     let by = host.messenger().completed.filter(|_| moved.is_completed);
-    host.step(step, told, by);
+    host.step(step, elements, by);
 }
 
 /// Raises an event of a send without a request, and its transfer event.
@@ -124,9 +124,9 @@ pub fn raise_at_once<H: Host>(
     id: u64,
     spec: &mut H::Spec,
 ) {
-    host.tell_of_message(listeners, event, id, spec);
+    host.raise_of_message(listeners, event, id, spec);
     if let Some(step) = step(event)
-        && H::hear(listeners, Event::Transfer)
+        && H::wants(listeners, Event::Transfer)
         && host.wants_step(step)
     {
         raise_step_at_once(host, of, id, spec, step);

@@ -105,25 +105,25 @@ pub fn pend<H: Host>(process: &H::Process, host: &mut H, context: u32, send: H::
     let core = host.core(send);
     let (route, tag) = (core.route, core.tag);
     let account = host.account(process, route);
-    let tells = host.messenger().flow.outgoing.pend(account, context, tag, send);
-    tell(process, host, (account, context), tells);
+    let must_send = host.messenger().flow.outgoing.pend(account, context, tag, send);
+    send_pending(process, host, (account, context), must_send);
 }
 
-/// Tells a peer that messages of a communicator pend, if flow control `tells` it.
-fn tell<H: Host>(process: &H::Process, host: &mut H, (account, context): (Account, u32), tells: bool) {
-    if tells {
+/// Sends `Pending` for a communicator to a peer, if `must_send`.
+fn send_pending<H: Host>(process: &H::Process, host: &mut H, (account, context): (Account, u32), must_send: bool) {
+    if must_send {
         host.control(process, account.0, &Header::Pending(context));
     }
 }
 
-/// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, once for
-/// each time that it has asked for more.
+/// Sends as many pending messages of a communicator as flow control permits. If some are left, sends `Pending`, once
+/// for each time that the peer has asked for more.
 fn resume<H: Host>(process: &H::Process, host: &mut H, account: Account, context: u32) {
     while let Some((request, path)) = host.messenger().flow.outgoing.next(account, context) {
         send::go_on(process, host, request, path);
     }
-    let tells = host.messenger().flow.outgoing.tells(account, context);
-    tell(process, host, (account, context), tells);
+    let must_send = host.messenger().flow.outgoing.must_send_pending(account, context);
+    send_pending(process, host, (account, context), must_send);
 }
 
 /// Continues pending sends after the answer to an announced message that was counted.

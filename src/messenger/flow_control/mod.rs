@@ -199,7 +199,7 @@ struct Queue<R> {
     window: u32,
     pending: VecDeque<R>,
     /// Whether the peer knows of the pending messages and has not asked for more since.
-    is_told: bool,
+    has_sent_pending: bool,
 }
 
 /// The sender's side. `P` names a peer, `R` a send.
@@ -236,11 +236,12 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.get(&peer).is_none_or(|known| !known.is_held_back && passes(known))
     }
 
-    /// Adds a message behind the pending ones. Returns whether the caller has to send `Pending` ([`Outgoing::tells`]).
+    /// Adds a message behind the pending ones. Returns whether the caller has to send `Pending`, as
+    /// [`Outgoing::must_send_pending`] does.
     pub fn pend(&mut self, peer: P, context: u32, tag: i32, send: R) -> bool {
         let (known, of) = (self.peers.entry(peer).or_default(), stream(context, tag));
         known.queue(of, self.window).pending.push_back(send);
-        known.tells(of)
+        known.must_send_pending(of)
     }
 
     /// Takes back a message for which the port had no room: it is the first of its stream that pends.
@@ -257,12 +258,12 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// Whether the caller has to send `Pending` now: the peer holds this process back, messages pend, and no `Pending`
     /// was sent since the peer last asked for more. Notes it as sent.
-    pub fn tells(&mut self, peer: P, context: u32) -> bool {
-        self.peers.get_mut(&peer).is_some_and(|known| known.tells((context, false)))
+    pub fn must_send_pending(&mut self, peer: P, context: u32) -> bool {
+        self.peers.get_mut(&peer).is_some_and(|known| known.must_send_pending((context, false)))
     }
 
     /// Returns the next pending message of the program that can be sent now, and how. The caller repeats this until
-    /// `None`, and then calls [`Outgoing::tells`].
+    /// `None`, and then calls [`Outgoing::must_send_pending`].
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, SendPath)> {
         let known = self.peers.get_mut(&peer).filter(|known| !known.is_full)?;
         let next = known.next((context, false), self.window);
@@ -300,7 +301,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     pub fn more(&mut self, peer: P, context: u32) {
         if let Some(queue) = self.peers.get_mut(&peer).and_then(|known| known.queues.get_mut(&(context, false))) {
             queue.window = queue.window.saturating_mul(2);
-            queue.is_told = false;
+            queue.has_sent_pending = false;
         }
     }
 
@@ -350,17 +351,17 @@ impl<R> Peer<R> {
     }
 
     fn queue(&mut self, of: Stream, window: u32) -> &mut Queue<R> {
-        let new = || Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false };
+        let new = || Queue { unanswered: 0, window, pending: VecDeque::new(), has_sent_pending: false };
         self.queues.entry(of).or_insert_with(new)
     }
 
-    fn tells(&mut self, of: Stream) -> bool {
+    fn must_send_pending(&mut self, of: Stream) -> bool {
         // Messages of the MPI library do not wait for the peer.
         if !self.is_held_back || of.1 {
             return false;
         }
         let Some(queue) = self.queues.get_mut(&of) else { return false };
-        !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
+        !queue.pending.is_empty() && !std::mem::replace(&mut queue.has_sent_pending, true)
     }
 
     fn next_path(&mut self, of: Stream, window: u32) -> SendPath {

@@ -26,9 +26,9 @@ fn a_held_back_sender_announces_a_window_and_its_later_messages_pend() {
     hold_back(&mut outgoing, 1);
     assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
     assert_eq!([0; 3].map(|_| outgoing.send_path(PEER, 0, 5)), [COUNTED, COUNTED, SendPath::Pending]);
-    assert!(!outgoing.tells(PEER, 0));
+    assert!(!outgoing.must_send_pending(PEER, 0));
     assert_eq!([1, 2].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false], "once");
-    assert!(!outgoing.tells(PEER, 0));
+    assert!(!outgoing.must_send_pending(PEER, 0));
     assert_eq!(outgoing.send_path(PEER, 0, -5), SendPath::Rendezvous { counted: false }, "the library's own");
     assert_eq!(outgoing.send_path(PEER, 1, 5), COUNTED, "another communicator");
     assert_eq!(outgoing.next(PEER, 0), None);
@@ -45,12 +45,12 @@ fn a_sender_that_is_asked_for_more_announces_as_many_messages_again() {
     assert_eq!([0, 1, 2, 3].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false, false, false]);
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(0), Some(1), None]);
-    assert!(outgoing.tells(PEER, 0), "two still pend");
+    assert!(outgoing.must_send_pending(PEER, 0), "two still pend");
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(2), Some(3), None]);
-    assert!(!outgoing.tells(PEER, 0));
+    assert!(!outgoing.must_send_pending(PEER, 0));
     outgoing.more(9, 0);
-    assert!(!outgoing.tells(9, 0));
+    assert!(!outgoing.must_send_pending(9, 0));
 }
 
 #[test]
@@ -135,11 +135,11 @@ fn a_sender_held_back_while_messages_pend_for_room_announces_a_window_of_them_in
         assert!(!outgoing.pend(PEER, 0, tag, send));
     }
     assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), Some(vec![0]));
-    assert_eq!((outgoing.next(PEER, 0), outgoing.tells(PEER, 0)), (None, true));
+    assert_eq!((outgoing.next(PEER, 0), outgoing.must_send_pending(PEER, 0)), (None, true));
     let gone: Vec<_> = std::iter::from_fn(|| outgoing.next_in_turn(PEER)).collect();
     assert_eq!(gone, [(4, SendPath::Rendezvous { counted: false }), (1, COUNTED), (2, COUNTED)]);
     outgoing.has_room(PEER);
-    assert!(!outgoing.is_full(PEER) && !outgoing.tells(PEER, 0));
+    assert!(!outgoing.is_full(PEER) && !outgoing.must_send_pending(PEER, 0));
     outgoing.answered(PEER, 0);
     assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((3, COUNTED)), None));
 }

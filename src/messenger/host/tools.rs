@@ -18,45 +18,46 @@ pub trait Tools: Communicators {
     /// What all events of a message, or of a search for one, say of it.
     type Spec;
 
-    /// Returns the listeners to a communicator; `None`: tools are told of nothing there.
+    /// Returns the listeners to a communicator; `None`: no tool listens to it.
     fn listeners(&mut self, of: Self::Communicator) -> Option<Self::Listeners>;
 
     /// Returns the listeners to the communicator of a request.
     fn listeners_of(&mut self, request: Self::Handle) -> Option<Self::Listeners>;
 
-    /// Whether tools are told nothing of a request, because it began while nobody listened, and noted too little.
+    /// Whether a request raises no events, because it began while no tool listened, and noted too little.
     fn is_silent(&mut self, _request: Self::Handle) -> bool {
         false
     }
 
-    /// Whether these listeners hear such an event.
-    fn hear(listeners: Self::Listeners, event: Event) -> bool;
+    /// Whether these listeners want this event.
+    fn wants(listeners: Self::Listeners, event: Event) -> bool;
 
-    /// Whether these listeners hear of the paths of requests in this role.
-    fn hear_paths(listeners: Self::Listeners, _role: Role) -> bool {
-        Self::hear(listeners, Event::Protocol)
+    /// Whether these listeners want the paths of the messages of requests in this role.
+    fn wants_paths(listeners: Self::Listeners, _role: Role) -> bool {
+        Self::wants(listeners, Event::Protocol)
     }
 
-    /// Reserves this many numbers of requests, messages and searches: the returned one, and every second after it.
+    /// Reserves `count` numbers, by which events name requests, messages and searches. Returns the first; each further
+    /// one is greater by 2.
     fn numbers(&mut self, count: u64) -> u64;
 
-    /// Notes what the events of a request, which has got its number, say of it.
+    /// Notes what the events of a request will say of it. Called when the request has got its number.
     fn introduce(&mut self, _request: Self::Handle) {}
 
-    /// Returns what events say of a message of `length` bytes with this source and tag, or of a search for it.
+    /// Makes the specification of a message of `length` bytes with this source and tag, or of a search for it.
     fn spec(&mut self, of: Self::Communicator, wanted: (i32, i32), length: usize) -> Self::Spec;
 
-    /// Returns the peer and tag, and the length in bytes, that such a specification has.
+    /// Returns the peer, the tag and the length in bytes that a specification has.
     fn of_spec(spec: &Self::Spec) -> ((i32, i32), usize);
 
     /// Gives listeners an event of a request, or of the search for its message. `id`: number of the request or search.
-    fn tell(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
+    fn raise(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
 
     /// Gives listeners an event of a message, or of a search.
-    fn tell_of_message(&mut self, listeners: Self::Listeners, event: Event, id: u64, spec: &mut Self::Spec);
+    fn raise_of_message(&mut self, listeners: Self::Listeners, event: Event, id: u64, spec: &mut Self::Spec);
 
     /// Gives listeners the path of a request's message: the message's number (0: unknown) and its length in bytes.
-    fn tell_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
+    fn raise_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
 
     /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
     fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
@@ -67,8 +68,8 @@ pub trait Tools: Communicators {
     }
 
     /// Raises a transfer event of this type, which has the elements of [`XferBegin`].
-    fn step(&mut self, step: TypeId, told: XferBegin, by: Option<Completed>) {
-        transfers::raise(step, told, by);
+    fn step(&mut self, step: TypeId, elements: XferBegin, by: Option<Completed>) {
+        transfers::raise(step, elements, by);
     }
 
     /// Returns the route to a rank, which the host may look up.

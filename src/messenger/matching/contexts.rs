@@ -8,8 +8,8 @@
 //! messages in order of arrival; a thread that adds a context delivers them before another thread looks up, so that no
 //! later message overtakes them. A message never makes the array longer, so a damaged context costs only its own
 //! memory. Messages that a communicator has not received when it ends are lost. The table keeps later ones for the next
-//! communicator of that context; MPI forbids a program to send them. Called by `receive/search.rs` and the host.
-//! Threads: the owner's. A lookup is hot, the rest setup grade. Tests: `tests/contexts.rs`.
+//! communicator of that context; MPI forbids a program to send them. Called by `receive/search.rs` and the host. Grade:
+//! hot for a lookup, else setup. Threads: the owner's. Tests: `tests/contexts.rs`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI's envelopes ([`Envelope`]): 64 bits, source in the high half and tag in the low one. The mask of `ANY_TAG`
-//! includes the tag's sign bit, and so excludes negative tags. Made by the caller of [`super::Matching`]. Hot: plain
-//! values. Tests: below.
+//! includes the tag's sign bit, and so excludes negative tags. Made by the caller of [`super::Matching`]. Grade: hot.
+//! Threads: plain data. Tests: below.
 
 use super::pattern::{MatchBits, Pattern};
 use std::hint::cold_path;

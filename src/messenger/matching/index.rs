@@ -4,7 +4,7 @@
 //! entries of a key follow behind its oldest. So a thousand messages with one envelope do not slow down the search for
 //! another. The entries have the links (`slab.rs`); this index uses `links[slot]`. The table doubles when there are
 //! more keys than buckets, and never shrinks; nothing else allocates. Used by long queues (`posted.rs`,
-//! `unexpected.rs`). Path: hot. Threads: one at a time. Tests: below, and `tests/histories.rs`.
+//! `unexpected.rs`). Grade: hot. Threads: one at a time. Tests: below, and `tests/histories.rs`.
 
 use super::pattern::MatchBits;
 use super::slab::{Links, NONE, Slab};

@@ -14,7 +14,7 @@
 //! | `matched_probe` | found | as `search_unexpected`, but `REQ_MATCH_UNEX` when its handle is used |
 //! | `cancel` | found | `REQ_REMOVE_FROM_POSTED_Q` |
 //!
-//! Path: hot, plain values. Tests: `tests/`.
+//! Made by [`super::Matching`], read by `receive/queues.rs`. Grade: hot. Threads: plain data. Tests: `tests/`.
 
 use super::Envelope;
 use super::slab::Handle;

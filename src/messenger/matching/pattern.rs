@@ -2,7 +2,7 @@
 //! Which messages a receive takes ([`Pattern`]), for every kind of envelope ([`MatchBits`]): MPI's (`envelope.rs`) and
 //! libfabric's (`tagged.rs`). A pattern has bits and a mask; it takes a message if both have equal bits under the mask.
 //! The queues of this folder are generic over the kind and know nothing else of it, so the compiler makes one copy for
-//! each. Made by the caller of [`super::Matching`]. Hot: plain values. Tests: with the kinds.
+//! each. Made by the caller of [`super::Matching`]. Grade: hot. Threads: plain data. Tests: with the kinds.
 
 /// The bits of an envelope that decide which receive takes the message, or a mask of them.
 pub trait MatchBits: Copy + Eq {

@@ -4,7 +4,7 @@
 //! number among those of all indexes was posted first. Four masks have an index at a time, and MPI has no more. The
 //! receives with further masks share one more index, whose mask compares nothing, so that all its entries have the same
 //! key: a search follows them in posting order. Each side ([`MatchBits::side`]) has a list of its own, because no
-//! message could go to a receive of either list. Used by [`super::Matching`]. Path: hot. Threads: one at a time.
+//! message could go to a receive of either list. Used by [`super::Matching`]. Grade: hot. Threads: one at a time.
 //! Tests: `tests/`.
 
 use super::index::{Index, LONG, SHORT};

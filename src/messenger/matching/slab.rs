@@ -2,7 +2,7 @@
 //! The memory of a queue's entries, and the list through them in order of arrival. `posted.rs` and `unexpected.rs` name
 //! an entry by its place, 32 bits. Callers outside get a [`Handle`], which is refused once its entry has gone. A slab
 //! allocates only when it holds more entries than ever before. [`NONE`] marks the end of a list and a missing
-//! neighbour. No slab has that place, so the bounds check of an index is also the check for the end. Path: hot.
+//! neighbour. No slab has that place, so the bounds check of an index is also the check for the end. Grade: hot.
 //! Threads: one at a time. Tests: below.
 
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! libfabric's envelopes, by `fi_tagged(3)`: an address and a tag of 64 bits. A receive names a tag, the bits of it to
 //! ignore, and with `FI_DIRECTED_RECV` a source. Which bits a program ignores is its own choice, but programs choose
-//! few different masks: an MPI ignores its field for the tag, or the bits of its protocol.
-//! Hot: plain values. Tests: below, and `tests/`.
+//! few different masks: an MPI ignores its field for the tag, or the bits of its protocol. Made by the caller of
+//! [`super::Matching`]. Grade: hot. Threads: plain data. Tests: below, and `tests/`.
 
 use super::pattern::{MatchBits, Pattern};
 

@@ -4,7 +4,7 @@
 //! time. MPI needs no more: the list answers receives with both wildcards directly. A search by a further mask walks
 //! the list. Each side ([`MatchBits::side`]) has a list of its own, because no receive could take messages of both
 //! lists. A third list, which no search looks at, has the messages that matched probes returned. Used by
-//! [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+//! [`super::Matching`]. Grade: hot. Threads: one at a time. Tests: `tests/`.
 
 use super::index::{Index, LONG, SHORT};
 use super::pattern::{MatchBits, Pattern};

@@ -48,7 +48,7 @@ pub struct Receiver<'a, H: PortHost, const MULTI_RAIL: bool> {
 }
 
 impl<'a, H: PortHost, const MULTI_RAIL: bool> Receiver<'a, H, MULTI_RAIL> {
-    /// Makes the receiver of a rail. A short message that tools are told of is put in `deferred`, if there is such a
+    /// Makes the receiver of a rail. It puts a short message that raises events in `deferred`, if there is a
     /// place: the host [delivers](search::deliver) it once it has left the port.
     #[inline(always)]
     pub fn new(host: &'a mut H, rail: usize, deferred: Option<&'a mut Option<Deferred<H::Communicator>>>) -> Self {

@@ -146,7 +146,7 @@ fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to:
 /// A message in ordinary memory, its length, and its token.
 type Message = (Arc<[u8]>, u32, Token);
 
-/// Messages that waited at a port, in order, to be sent by another one: first those that tell of moves.
+/// Messages that waited at a port, in order, to be sent by another one: first the `Moved` messages.
 #[derive(Default)]
 struct Unsent {
     moves: Vec<Arc<[u8]>>,
@@ -194,7 +194,7 @@ fn send_unsent<H: PortHost>(process: &H::Process, to: Route, unsent: &mut Unsent
     let Some(mut port) = process.enter_port(to.rail()) else { return false };
     let sent = port.sent(to.to());
     (sent.count, sent.is_home) = (0, true);
-    // The messages that tell of moves are not counted.
+    // `Moved` messages are not counted.
     let taken = unsent.moves.iter().take_while(|bytes| {
         let bytes = (Arc::clone(bytes), bytes.len() as u32);
         transmit::queue::<H>(&mut port, to, bytes, Token(0)) != Transmitted::Failed
@@ -227,9 +227,9 @@ pub(super) fn send_by_home<H: PortHost>(
     send_all::<H>(process, home, &mut messages) || fails_over_with(process, host, home, messages)
 }
 
-/// Copies the fragment in these bytes of a buffer of a route's port to ordinary memory, and gives the buffer back.
-/// Returns it in parts, because a message that waits there may not be as long. The last part has the token of the
-/// fragment.
+/// Copies a fragment from a send buffer of a route's port to ordinary memory, and gives the buffer back. Returns it as
+/// several fragments, because a message in ordinary memory may be no longer than `copy_size`. The last one has the
+/// token of the original.
 pub(super) fn out_of_buffer<H: PortHost>(
     process: &H::Process,
     host: &mut H,

@@ -12,7 +12,7 @@
 //! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
 //! ```
 //!
-//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `multi_rail`. Pending grade:
+//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `multi_rail`. Grade: pending;
 //! for a peer that has never moved, the receiver only counts. Threads: the owner's. Tests: below.
 
 use std::collections::hash_map::Entry;

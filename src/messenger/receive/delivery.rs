@@ -18,8 +18,8 @@ use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
 use crate::messenger::{flow_control, loopback};
 
-/// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. Tells these
-/// `listeners` to its communicator.
+/// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. Raises the
+/// events of its transfer for these `listeners` to its communicator.
 #[inline(always)]
 pub(crate) fn whole<H: Host>(
     host: &mut H,
@@ -98,7 +98,7 @@ fn announced<H: Host>(
         why = Reason::NotRegistered;
         // A message by shared memory has the same path with and without CMA, and the match has reported it.
         if !is_local {
-            events::report_path_by(process, host, request, from, (Protocol::Fragments, why), 1);
+            events::raise_path_by(process, host, request, from, (Protocol::Fragments, why), 1);
         }
     }
     fragments::ask(process, host, request, (from, sender), (wanted, why));

@@ -120,7 +120,7 @@ impl<R: Copy + PartialEq> Queues<R> {
         FIRST
     }
 
-    /// [`Self::post`] for a caller that tells tools.
+    /// [`Self::post`] for a caller that raises events.
     #[inline(always)]
     pub fn post_with_events(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
         if !self.raises_events || self.with_events.receive.is_some() || self.matching.posted() > 0 {
@@ -261,7 +261,7 @@ mod tests {
             self.0.cancel(&self.1, name, number)
         }
 
-        fn tell(&mut self, raises_events: bool) {
+        fn set_raises_events(&mut self, raises_events: bool) {
             self.0.set_raises_events(&self.1, raises_events);
         }
 
@@ -286,35 +286,35 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_finds_no_receive_while_tools_are_told_and_receives_keep_their_order() {
+    fn a_poll_finds_no_receive_while_events_are_raised_and_receives_keep_their_order() {
         let mut of = Numbers::default();
         let first = of.post(Pattern::new(0, 7), 1);
-        of.tell(true);
-        of.tell(true);
+        of.set_raises_events(true);
+        of.set_raises_events(true);
         let second = of.post(ANY, 2);
         of.post(ANY, 3);
         assert_eq!(of.taken(0, 7), None);
         assert_eq!([of.taken_with_events(1, 7), of.taken_with_events(0, 7)], [Some(2), Some(1)]);
         assert!(!of.cancels(first, 1) && !of.cancels(second, 2));
-        of.tell(false);
+        of.set_raises_events(false);
         assert_eq!([of.taken(0, 7), of.taken(0, 7)], [Some(3), None]);
         // A receive moves between the first places, and can be cancelled in both.
         let name = of.post(ANY, 4);
-        of.tell(true);
-        of.tell(false);
+        of.set_raises_events(true);
+        of.set_raises_events(false);
         of.post(ANY, 5);
         assert_eq!([of.taken(0, 7), of.taken(0, 7)], [Some(4), Some(5)]);
         assert!(!of.cancels(name, 4));
         let name = of.post(ANY, 6);
-        of.tell(true);
+        of.set_raises_events(true);
         assert!(of.cancels(name, 6));
         assert_eq!(of.taken_with_events(0, 7), None);
-        // The first receive that is posted while tools listen is in no queue either; later ones are.
+        // While tools listen, too, a receive that is posted first takes the first place, which is in no queue.
         assert_eq!([7, 8].map(|number| of.post(ANY, number) == FIRST), [true, false]);
         assert_eq!((of.posted(), of.0.is_for_first(Envelope::new(0, 7))), (2, true));
-        of.tell(false);
+        of.set_raises_events(false);
         assert_eq!(of.posted(), 2);
-        of.tell(true);
+        of.set_raises_events(true);
         assert_eq!(
             [of.taken_with_events(0, 7), of.taken_with_events(0, 7), of.taken_with_events(0, 7)],
             [Some(7), Some(8), None]
@@ -362,7 +362,7 @@ mod tests {
                         let expected = (!waiting[at].is_empty()).then(|| waiting[at].remove(0));
                         assert_eq!(comms[at].taken_with_events(0, 7), expected, "seed {seed}");
                     }
-                    3 => comms[at].tell(below(2) == 0),
+                    3 => comms[at].set_raises_events(below(2) == 0),
                     _ => {
                         let place = waiting[of[one]].iter().position(|waits| *waits == one);
                         assert_eq!(comms[of[one]].cancels(names[one], one), place.is_some(), "seed {seed}");

@@ -30,8 +30,8 @@ pub enum Posting {
 
 // ---- messages that arrive -------------------------------------------------------------------------------------------
 
-/// Delivers an eager message, header included, to its posted receive. If tools are told of that, puts a short one in
-/// `deferred`, if that is a free place. Returns whether it did either.
+/// Delivers an eager message, header included, to its posted receive. If that raises events, puts a short message in
+/// `deferred` instead, if that is a free place. Returns whether it did either.
 #[inline(always)]
 pub fn is_taken<H: Host>(
     host: &mut H,
@@ -73,7 +73,7 @@ pub fn deliver<H: Host>(process: &H::Process, host: &mut H, deferred: &Deferred<
     let Deferred { communicator, envelope, ref bytes } = *deferred;
     let listeners = host.listeners(communicator);
     if listeners.is_none() {
-        return deliver_untold(process, host, communicator, envelope, bytes);
+        return deliver_without_events(process, host, communicator, envelope, bytes);
     }
     whole_to(process, host, listeners, (communicator, envelope), bytes, || Some(Route::UNKNOWN));
 }
@@ -82,7 +82,7 @@ pub fn deliver<H: Host>(process: &H::Process, host: &mut H, deferred: &Deferred<
 /// them in memory.
 #[cold]
 #[inline(never)]
-fn deliver_untold<H: Host>(
+fn deliver_without_events<H: Host>(
     process: &H::Process,
     host: &mut H,
     communicator: H::Communicator,
@@ -120,7 +120,7 @@ fn whole_to<H: Host>(
     sender: impl Fn() -> Option<Route>,
 ) {
     // With several ports, the event of an unexpected message names the route by which it came.
-    let is_to_name = listeners.is_some_and(|listeners| H::hear_paths(listeners, Role::Receive));
+    let is_to_name = listeners.is_some_and(|listeners| H::wants_paths(listeners, Role::Receive));
     let from = if is_to_name { sender() } else { None }.unwrap_or(Route::UNKNOWN);
     match posted(process, host, listeners, of, &Arrival { from, length: bytes.len(), message: None }) {
         Ok(request) => delivery::whole(host, listeners, request, of.1, bytes),
@@ -154,7 +154,7 @@ pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelo
     }
 }
 
-/// Takes out the posted receive that a message matches, and tells tools.
+/// Takes out the posted receive that a message matches, and raises the events of that.
 ///
 /// # Errors
 /// No receive matches; the number of the message, for tools.
@@ -189,11 +189,11 @@ pub fn store<H: Host>(
         Route::UNKNOWN => host.known_route(communicator, envelope.source()),
         from => Some(from),
     });
-    let told = (message.id, message.length());
+    let number_and_length = (message.id, message.length());
     let (queues, lengths) = host.queues(communicator);
     queues.insert_unexpected(lengths, envelope, message);
     host.stored(envelope.source());
-    messages::raise_of_message(host, (communicator, envelope), Event::InsertUnexpected, told);
+    messages::raise_of_message(host, (communicator, envelope), Event::InsertUnexpected, number_and_length);
     if host.queues(communicator).0.posted() > 0 {
         let context = host.number(communicator);
         flow_control::found_nothing(process, host, context);
@@ -263,18 +263,18 @@ pub fn post_with_events<H: Host>(
     let of = host.communicator(request);
     let (id, number) = messages::seeks(host, listeners, request);
     if !host.queues(of).0.has_messages() {
-        host.tell(listeners, Event::SearchUnexpectedEnd, number, request);
+        host.raise(listeners, Event::SearchUnexpectedEnd, number, request);
     } else if gets_found(process, host, listeners, (of, number), request, pattern) {
         return Posting::Matched;
     }
     let (queues, lengths) = host.queues(of);
     let name = queues.post_with_events(lengths, pattern, request);
-    host.tell(listeners, Event::InsertPosted, id, request);
+    host.raise(listeners, Event::InsertPosted, id, request);
     Posting::Waits(name)
 }
 
-/// Gives a receive the unexpected message that it matches, and tells tools. `number`: that of the search. Returns
-/// whether there is such a message.
+/// Gives a receive the unexpected message that it matches, and raises the events of that. `number`: that of the search.
+/// Returns whether there is such a message.
 #[inline(never)]
 fn gets_found<H: Host>(
     process: &H::Process,
@@ -286,7 +286,7 @@ fn gets_found<H: Host>(
 ) -> bool {
     let (queues, lengths) = host.queues(of);
     let found = queues.take_unexpected(lengths, pattern);
-    host.tell(listeners, Event::SearchUnexpectedEnd, number, request);
+    host.raise(listeners, Event::SearchUnexpectedEnd, number, request);
     let Some(mut found) = found else {
         let context = host.number(of);
         flow_control::found_nothing(process, host, context);

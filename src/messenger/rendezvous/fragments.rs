@@ -89,7 +89,7 @@ pub(crate) fn wanted<H: Host>(
     host.messenger().transfers.end(sender);
     super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
-        events::report_path_by(process, host, request, route, (Protocol::Fragments, why), 1);
+        events::raise_path_by(process, host, request, route, (Protocol::Fragments, why), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! RDMA-read rendezvous: the receiver reads the message from the sender's memory into the user's buffer, by the rail
-//! that announced it or by several at once (`stripes.rs`), and tells the sender when it has all.
+//! that announced it or by several at once (`stripes.rs`), and sends `Finished` when it has all.
 //!
 //! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`).
 //! Called by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered
@@ -137,7 +137,7 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     if let Some(Reads { stripes, sender, .. }) = take(process, host, request) {
         let from = host.core(request).route;
-        events::report_path_by(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
+        events::raise_path_by(process, host, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter));
     }
 }

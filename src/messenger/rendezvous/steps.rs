@@ -59,7 +59,8 @@ pub(in crate::messenger) fn enter<H: Host>(host: &mut H, request: H::Handle, ste
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
-/// Returns the number of bytes that a request of this length sends, or takes of its message.
+/// Returns the number of bytes that a request transfers. A send transfers all its `length` bytes; a receive, of the
+/// `of_message` bytes of its message, as many as its buffer of `length` bytes can have.
 const fn bytes(is_receive: bool, length: usize, of_message: usize) -> u64 {
     (if is_receive && of_message < length { of_message } else { length }) as u64
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols, with a host whose ports are queues (`host`): messages to oneself and flow control here, the
-//! `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive and their receives,
-//! in `answers` the answers of others, and all in any order in `histories`. Grade: test. Threads: one.
+//! `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive and their
+//! receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test. Threads: one.
 
 mod answers;
 mod histories;
@@ -50,7 +50,7 @@ fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() 
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));
         let expected: Vec<u8> = (0..10).chain([99; 2]).take(room).collect();
         assert_eq!(host.cores[receive].data, expected);
-        assert_eq!((host.told[0].0, &host.told[1..]), ('a', &copy_of(room.min(10) as u64, send, receive)[..]));
+        assert_eq!((host.raised[0].0, &host.raised[1..]), ('a', &copy_of(room.min(10) as u64, send, receive)[..]));
     }
 }
 
@@ -65,14 +65,14 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);
         let kept = host.queues.take_unexpected(&host.lengths, Pattern::new(3, 7)).expect("it is stored");
         assert_eq!(kept.message.length(), length);
-        let letters: String = host.told.drain(..).map(|(letter, ..)| letter).collect();
+        let letters: String = host.raised.drain(..).map(|(letter, ..)| letter).collect();
         assert_eq!(letters, if is_copied { "aBiE" } else { "ai" });
         let Body::ReadyToSend(sender, _) = kept.message.body else { continue };
         let receive = host.request(Role::Receive, vec![0; length]);
         for _ in 0..2 {
             loopback::receive(&mut host, receive, kept.envelope, sender);
             assert_eq!((&*host.finished, &host.cores[receive].data), (&[send, receive][..], &vec![5; length]));
-            assert_eq!(host.told, copy_of(length as u64, send, receive));
+            assert_eq!(host.raised, copy_of(length as u64, send, receive));
         }
     }
 }

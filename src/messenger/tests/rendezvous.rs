@@ -37,7 +37,7 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     sender.fragment_done();
     assert_eq!((&*sender.finished, sender.free_buffers, sender.registered.len()), (&[send][..], 3, 0));
     for host in [sender, receiver] {
-        assert_eq!(host.told.iter().map(|(letter, ..)| letter).collect::<String>(), "BCCCCE");
+        assert_eq!(host.raised.iter().map(|(letter, ..)| letter).collect::<String>(), "BCCCCE");
     }
 }
 
@@ -76,12 +76,12 @@ fn is_finished_by_messages(mut sender: SmallHost, mut receiver: SmallHost) {
 }
 
 #[test]
-fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_sender() {
+fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_sends_finished() {
     for (room, expected) in [(40, &[(0, 16), (16, 16), (32, 8)][..]), (0, &[])] {
         let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, room), None, None);
         let outcome = Outcome { source: 3, tag: 7, length: 100, is_truncated: true };
         assert_eq!(receiver.noted, [(0, outcome)]);
-        assert_eq!(receiver.told.iter().find(|told| told.0 == 'B'), Some(&('B', 0, (0, 0))));
+        assert_eq!(receiver.raised.iter().find(|raised| raised.0 == 'B'), Some(&('B', 0, (0, 0))));
         let mut read = Vec::new();
         while let Some((.., part)) = receiver.reads.front() {
             assert!(receiver.finished.is_empty());
@@ -171,7 +171,7 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
 }
 
 #[test]
-fn tools_are_told_by_how_many_rails_an_announced_message_may_be_read() {
+fn an_event_names_the_number_of_rails_by_which_an_announced_message_may_be_read() {
     for others in 0..3 {
         let mut host = SmallHost::new();
         host.hears = Some(true);

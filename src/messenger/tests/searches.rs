@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that arrive, and receives that are posted: which get each other, and what flow control is told.
+//! Messages that arrive, and receives that are posted: which get each other, and what flow control is passed.
 
 use super::*;
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
@@ -15,9 +15,9 @@ fn post(host: &mut SmallHost, pattern: Pattern) -> (usize, bool) {
     post_with_events(host, pattern, false)
 }
 
-fn post_with_events(host: &mut SmallHost, pattern: Pattern, is_told: bool) -> (usize, bool) {
+fn post_with_events(host: &mut SmallHost, pattern: Pattern, raises_events: bool) -> (usize, bool) {
     let receive = host.request(Role::Receive, vec![0; LONG]);
-    let posting = if is_told {
+    let posting = if raises_events {
         search::post_with_events(&(), host, receive, pattern, false)
     } else {
         search::post(&(), host, receive, pattern)
@@ -55,11 +55,11 @@ fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_who
 
 #[test]
 fn a_message_that_no_receive_takes_is_stored_until_one_does() {
-    for ((pattern, takes), is_told) in PATTERNS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+    for ((pattern, takes), raises_events) in PATTERNS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
         let mut host = SmallHost::new();
         host.handle(eager(7, 5));
         assert_eq!(host.messenger.flow.kept.bytes(), RECORD);
-        let (receive, has_matched) = post_with_events(&mut host, pattern, is_told);
+        let (receive, has_matched) = post_with_events(&mut host, pattern, raises_events);
         assert_eq!((has_matched, host.queues.posted()), (takes, u32::from(!takes)), "{pattern:?}");
         assert_eq!(host.messenger.flow.kept.bytes(), if takes { 0 } else { RECORD });
         assert_eq!(host.cores[receive].data[0], if takes { 5 } else { 0 });
@@ -67,15 +67,15 @@ fn a_message_that_no_receive_takes_is_stored_until_one_does() {
 }
 
 #[test]
-fn tools_are_told_of_a_search_before_its_receive_gets_a_message_or_is_posted() {
-    for (message, told) in [(None, "()P"), (Some(8), "ai()P"), (Some(7), "ai()rBE")] {
+fn a_search_raises_its_events_before_its_receive_gets_a_message_or_is_posted() {
+    for (message, raised) in [(None, "()P"), (Some(8), "ai()P"), (Some(7), "ai()rBE")] {
         let mut host = SmallHost::new();
         if let Some(tag) = message {
             host.handle(eager(tag, 5));
         }
         let (_, has_matched) = post_with_events(&mut host, Pattern::new(3, 7), true);
-        let steps: String = host.told.iter().map(|told| told.0).collect();
-        assert_eq!((&*steps, has_matched), (told, message == Some(7)));
+        let steps: String = host.raised.iter().map(|raised| raised.0).collect();
+        assert_eq!((&*steps, has_matched), (raised, message == Some(7)));
     }
 }
 
@@ -85,7 +85,7 @@ fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
     for message in [eager(7, 1), (Header::ReadyToSend(of, 1, Memory { key: 9, address: 0, length: 4 }), Vec::new())] {
         let mut host = SmallHost::new();
         host.handle(message);
-        assert_eq!(host.told, ['a', 'i'].map(|step| (step, NUMBER as usize, (0, 0))));
+        assert_eq!(host.raised, ['a', 'i'].map(|step| (step, NUMBER as usize, (0, 0))));
     }
 }
 
@@ -186,7 +186,7 @@ fn a_message_that_a_probe_has_taken_out_has_the_number_that_tools_know_then() {
         host.handle(eager(7, 6));
         host.hears = Some(false);
         let found = probe::probe(&(), &mut host, (), (3, 7), true).and_then(|found| found.message);
-        let (step, number, _) = *host.told.last().expect("the probe has told");
+        let (step, number, _) = *host.raised.last().expect("the probe has raised events");
         let receive = host.request(Role::Receive, vec![0; LONG]);
         probe::receive(&(), &mut host, receive, found.expect("it was stored"));
         assert_eq!((step, host.cores[receive].watched.message()), ('r', number as u64));
@@ -214,24 +214,24 @@ fn a_sender_goes_on_when_a_receive_takes_the_message_that_held_it_back() {
 }
 
 #[test]
-fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_tools_are_told() {
+fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_it_raises_events() {
     let encode = |(header, bytes): (Header, Vec<u8>)| [header.encode().as_slice(), &bytes].concat();
     let message = encode(eager(7, 6));
     let other = encode((Header::Eager(Match { context: CONTEXT + 1, rank: 3, tag: 7 }), Vec::new()));
-    for is_told in [false, true] {
+    for raises_events in [false, true] {
         let (mut host, mut deferred) = (SmallHost::new(), None);
-        host.queues.set_raises_events(&host.lengths, is_told);
+        host.queues.set_raises_events(&host.lengths, raises_events);
         let mut take = |host: &mut SmallHost, message: &[u8]| search::is_taken(host, message, Some(&mut deferred));
         assert!(!take(&mut host, &message), "no receive");
         host.receive(7);
         assert!(!take(&mut host, &other) && !take(&mut host, &message[..3]));
-        assert!(!is_told || !search::is_taken(&mut host, &message, None), "no place");
-        assert!(take(&mut host, &message) && host.finished.is_empty() == is_told);
+        assert!(!raises_events || !search::is_taken(&mut host, &message, None), "no place");
+        assert!(take(&mut host, &message) && host.finished.is_empty() == raises_events);
         assert!(!take(&mut host, &message), "the receive has its message, or the place is in use");
         if let Some(deferred) = deferred {
             search::deliver(&(), &mut host, &deferred);
         }
-        let told = [('a', NUMBER as usize, (0, 0)), ('B', 0, (0, 4)), ('E', 0, (4, 0))];
-        assert_eq!((host.got(), &*host.told), (vec![(7, 6)], if is_told { &told[..] } else { &[] }));
+        let raised = [('a', NUMBER as usize, (0, 0)), ('B', 0, (0, 4)), ('E', 0, (4, 0))];
+        assert_eq!((host.got(), &*host.raised), (vec![(7, 6)], if raises_events { &raised[..] } else { &[] }));
     }
 }

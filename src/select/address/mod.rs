@@ -4,7 +4,7 @@
 //! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes
 //! [`encode_ports`] and decodes a peer's with [`decode_ports`]; these have an address and a key for each port
 //! ([`PortEntry`]). A hello carries a [`PortAddress`] without key. Bytes: fixed size, versioned, little-endian; GIDs
-//! and IP addresses in network order. Decoding checks each field; no input makes it panic. Path: setup. Threads: plain
+//! and IP addresses in network order. Decoding checks each field; no input makes it panic. Grade: setup. Threads: plain
 //! data. Tests: `address/tests.rs`.
 
 use std::fmt;

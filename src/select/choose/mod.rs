@@ -2,7 +2,7 @@
 //! Chooses the ports that this process uses, with a reason for each other one: a pure function of the devices'
 //! descriptions and the parameters. `device.rs` makes the descriptions from verbs, [`crate::select::gid`] chooses a
 //! port's GID, `choose/port.rs` judges a single port. The result has the report that `btl_ibex_verbose 1` prints, and
-//! the message if no port is left. Path: setup. Threads: plain data. Tests: `choose/tests.rs`.
+//! the message if no port is left. Grade: setup. Threads: plain data. Tests: `choose/tests.rs`.
 
 use std::fmt;
 

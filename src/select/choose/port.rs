@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides whether a single port is usable: its state, its addresses, its MTU, its partition. `choose` calls it; a
-//! refusal completes a sentence that begins "refused: ". Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! refusal completes a sentence that begins "refused: ". Grade: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
 use crate::select::gid::GidInfo;

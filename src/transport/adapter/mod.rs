@@ -3,8 +3,8 @@
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs,
 //! `adapter/simulated` for tests without a device. The compiler resolves all calls, so the interface costs no
-//! instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when
-//! they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
+//! instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when they are
+//! dropped. Grade: hot for `post`, `poll` and [`ReceiveQueue::post`], else setup. Threads: the port's.
 
 pub mod verbs;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapter over libibverbs: maps the transport's interface to the safe verbs of `ibex-ffi`. Hot where [`super`]
-//! says so: every function is inlined and costs nothing. Threads: the port's.
+//! The adapter over libibverbs: maps the transport's interface to the safe verbs of `ibex-ffi`. Grade: hot where
+//! [`super`] says so: every function is inlined and costs nothing. Threads: the port's.
 
 use super::{Adapter, ReceiveQueue, SendSlots};
 use crate::connect::carriers::NetworkCarriers;

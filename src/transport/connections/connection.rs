@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection to a peer: its state, its send queue, its handshake. Made by the first message to or from the peer
-//! (`port/connect.rs`), kept by [`super::Connections`]. A test below limits it to 1 KiB, without the adapter's
-//! buffers. Setup grade, but for the send queue.
+//! (`port/connect.rs`), kept by [`super::Connections`]. A test below limits it to 1 KiB, without the adapter's buffers.
+//! Grade: setup, but for the send queue.
 
 use super::retransmission::Retransmission;
 use crate::connect::handshake::Handshake;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a connection failed, as a message that names the culprit and says what to do. Made once per failed connection,
-//! by `port/fail.rs`; shown by the plugin. Setup grade. Tests: below.
+//! by `port/fail.rs`; shown by the plugin. Grade: setup. Tests: below.
 
 use super::retransmission::Retransmission;
 use crate::peer::PeerName;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_tells_a_full_queue_from_other_errors() {
+    fn a_refused_request_distinguishes_a_full_queue_from_other_errors() {
         let full = failed_by(Cause::Post { errno: libc::ENOMEM });
         assert!(full.contains("its send queue is full") && full.contains("1000 times"), "{full}");
         let invalid = failed_by(Cause::Post { errno: libc::EINVAL });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The handshakes of a port that are in progress: peers, carriers and due times, and this side's own data. Owned by the
-//! port, driven by `port/connect.rs`. Setup grade; the port's thread. Tests: below, and `port/tests`.
+//! port, driven by `port/connect.rs`. Grade: setup. Threads: the port's. Tests: below, and `port/tests`.
 
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;

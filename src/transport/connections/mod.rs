@@ -2,8 +2,8 @@
 //! The peers of a port, and the connection to each peer in use.
 //!
 //! Owns the table of endpoints, the index of their names, and the successors of connections in use. A peer takes 32
-//! bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`]. All else is setup grade.
-//! Threads: the port's. Tests: below.
+//! bytes until it gets a connection. Owned by the port. Grade: hot for [`Connections::get_mut`], else setup. Threads:
+//! the port's. Tests: below.
 
 pub(super) mod connection;
 pub(super) mod failure;
@@ -25,7 +25,7 @@ const PORTS: u8 = 16;
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// The peer's port that this endpoint stands for: its index in the modex. The search may change it (`search.rs`).
+    /// The peer's port of this endpoint: its index in the modex. The search may change it (`search.rs`).
     remote_port: u8,
     /// The upper layer has given the peer up ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
@@ -78,12 +78,12 @@ impl<Q: QueuePair> Connections<Q> {
         id
     }
 
-    /// Returns the endpoint that stands for this port of this peer.
+    /// Returns the endpoint for this port of this peer.
     pub(super) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         self.names.get(&(name, port)).copied()
     }
 
-    /// Returns the endpoint that stands for any port of this peer: a port has one for each process.
+    /// Returns the endpoint for any port of this peer: a port has one for each process.
     pub(super) fn of_peer(&self, name: PeerName) -> Option<EndpointId> {
         (0..PORTS).find_map(|port| self.known(name, port))
     }
@@ -130,7 +130,7 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoint(peer).map_or(u32::MAX, |endpoint| endpoint.name.rank)
     }
 
-    /// Returns the peer and the port of it that an endpoint stands for.
+    /// Returns the peer of an endpoint, and its port.
     pub(super) fn remote(&self, peer: EndpointId) -> Option<(PeerName, u8)> {
         self.endpoint(peer).map(|endpoint| (endpoint.name, endpoint.remote_port))
     }

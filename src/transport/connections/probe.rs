@@ -2,7 +2,7 @@
 //! Decides when to probe a peer. Only a failed request shows that a peer is dead. If the runtime does not end the job
 //! (`mpirun --enable-recovery`), a rank that only waits for a dead peer would wait for ever. `port/connect.rs` checks
 //! whether probes of idle peers are due; off unless `btl_ibex_probe_interval` is set. `port/closing.rs` probes peers
-//! that have left all communicators. Setup grade. Threads: the port's. Tests: below, `port/tests`,
+//! that have left all communicators. Grade: setup. Threads: the port's. Tests: below, `port/tests`,
 //! `port/tests/partings.rs`, and the device tests in `hw-tests`.
 
 use crate::transport::work_request::EndpointId;

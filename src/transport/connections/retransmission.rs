@@ -5,7 +5,7 @@
 //! trip known; printed by `failure.rs` and in verbose messages. A packet lost at the end of a message costs one
 //! time-out, so the time-out should be short. But an adapter retries at most seven times, so a link that is silent for
 //! eight time-outs ends the connection, and with it the job. `btl_ibex_link_outage` says how long a link may be silent;
-//! the time-out is the shortest that satisfies it, but never less than the path needs. Setup grade. Tests: below.
+//! the time-out is the shortest that satisfies it, but never less than the path needs. Grade: setup. Tests: below.
 
 use crate::tunables::Tunables;
 use std::fmt;

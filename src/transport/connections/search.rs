@@ -2,7 +2,7 @@
 //! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other. The
 //! *current* port is the one that it asks now. The search exists from the beginning of a connection until it is made.
 //! The handshake sends the requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search, which
-//! has neither clock nor adapter. Setup grade; the port's thread. Tests: below, and `port/tests/partners`.
+//! has neither clock nor adapter. Grade: setup. Threads: the port's. Tests: below, and `port/tests/partners`.
 
 /// Number of requests to a port before the search goes on to the next one.
 const TRIES: u32 = 3;
@@ -187,9 +187,9 @@ mod tests {
         let mut search = Search::new(&[1, 2], 1).expect("a choice");
         assert_eq!(search.ask_port(2, (3, 0)), (0, 0));
         assert_eq!(search.ask_port(1, (2, 1)), (3, 0));
-        let told = search.tried((5, 1));
-        assert!(told.contains("port 1 left 5 datagrams and 1 TCP"), "{told}");
-        assert!(told.contains("port 2 left 2 datagrams and 1 TCP"), "{told}");
+        let tried = search.tried((5, 1));
+        assert!(tried.contains("port 1 left 5 datagrams and 1 TCP"), "{tried}");
+        assert!(tried.contains("port 2 left 2 datagrams and 1 TCP"), "{tried}");
     }
 
     #[test]

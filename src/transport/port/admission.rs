@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts or refuses hellos, and reports refusals. Called by `connect.rs` for each packet of the carriers, which have
 //! checked its seal (`select/key.rs`). Only processes of the job can make the seal, so a stranger cannot cause a modex
-//! look-up, which may have to ask another host. Setup grade. Threads: the port's. Tests: below, and `hw-tests`.
+//! look-up, which may have to ask another host. Grade: setup. Threads: the port's. Tests: below, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;
@@ -112,7 +112,7 @@ impl<A: Adapter> Port<A> {
             Stranger::NotNow | Stranger::Failed | Stranger::Elsewhere => return,
         };
         let source = hello.source;
-        self.tell_once(once, || {
+        self.print_once(once, || {
             format!(
                 "a handshake packet that is sealed with this port's key names port {} of rank {} ({}), {reason}: refused",
                 source.port, source.name.rank, source.name
@@ -124,13 +124,13 @@ impl<A: Adapter> Port<A> {
     pub(super) fn refuse(&mut self, refusal: &Refusal) {
         add(&self.counters.handshakes_dropped, 1);
         let from = refusal.from.map_or_else(|| "as a datagram".to_owned(), |from| format!("over TCP from {from}"));
-        self.tell_once(Once::UNREADABLE, || format!("refused what came {from}: {}", refusal.why));
+        self.print_once(Once::UNREADABLE, || format!("refused what came {from}: {}", refusal.why));
     }
 
     /// Prints a verbose line, once for each kind.
-    pub(super) fn tell_once(&mut self, once: Once, line: impl FnOnce() -> String) {
+    pub(super) fn print_once(&mut self, once: Once, line: impl FnOnce() -> String) {
         if self.directory.verbosity() > 0 && self.admission.is_first(once) {
-            self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
+            self.directory.print(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Until the queue pair is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still
 //! read or write their memory. Its completions until then count: requests that were delivered before succeed. Called by
 //! the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue
-//! pairs, `poll.rs` passes on markers. Setup grade. Threads: the port's. Tests: `tests/closings.rs`, `hw-tests`.
+//! pairs, `poll.rs` passes on markers. Grade: setup. Threads: the port's. Tests: `tests/closings.rs`, `hw-tests`.
 //!
 //! **Parted peers** share no communicator with this process any more: it sends nothing to them, and they may end at any
 //! time. Only missing acknowledgements show the end of such a peer. So the port probes it, at growing intervals, and

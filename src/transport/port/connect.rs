@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a port's connections: reads hellos, begins connections, passes hellos to their handshakes.
 //!
-//! Called by `poll.rs` at intervals, and for the first request to a peer. `connect/handshake`, which knows no
-//! adapter, and `admission.rs` decide; `establish.rs` executes a handshake's steps. An endpoint has one connection, and
-//! a successor beside it if its peer has begun another one;
-//! [`crate::transport::connections::Connections::making`] is the one of the two whose handshake is in progress. Setup
-//! grade: it allocates, makes queue pairs, reads the clock and calls the kernel. Tests: `tests.rs`, and `hw-tests`.
+//! Called by `poll.rs` at intervals, and for the first request to a peer. `connect/handshake`, which knows no adapter,
+//! and `admission.rs` decide; `establish.rs` executes a handshake's steps. An endpoint has one connection, and a
+//! successor beside it if its peer has begun another one; [`crate::transport::connections::Connections::making`] is the
+//! one of the two whose handshake is in progress. Grade: setup; it allocates, makes queue pairs, reads the clock and
+//! calls the kernel. Tests: `port/tests`, and `hw-tests`.
 
 use super::admission::Stranger;
 use super::{ASYNC_INTERVAL, ASYNC_PERIOD, CLOCK_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
@@ -243,7 +243,7 @@ impl<A: Adapter> Port<A> {
     fn readdress(&mut self) {
         let Some(choice) = self.adapter.refresh(&self.choice).filter(|choice| *choice != self.choice) else { return };
         if self.directory.verbosity() > 0 {
-            self.directory.tell(&format!(
+            self.directory.print(&format!(
                 "{}: its LID is {}, its GID {} at index {} now; new connections use them",
                 self.attributes.place(),
                 choice.lid,

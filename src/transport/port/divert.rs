@@ -4,12 +4,12 @@
 //! A peer is *diverted* while this port has no link. The port refuses a message to it; a message that waits for a
 //! connection may come back unposted; operations on memory, whose keys belong to this port, still go to the adapter,
 //! which retries them for seconds. The caller decides when to divert peers and when they return. Called by the
-//! messenger. Setup grade, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages
-//! nothing. Threads: the port's. Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
+//! messenger. Grade: setup, but for [`Port::note_message`] and [`Port::sent`]; a diverted peer costs other messages
+//! nothing. Threads: the port's. Tests: `port/tests`, and `hw-tests`.
 //!
-//! The caller can take out messages that never reached the adapter, in order, to send them by another port
-//! ([`Port::take_unposted`]), those of a failed connection if they were kept ([`Port::keep_unposted`]).
-//! [`Port::has_lost`] says whether any message that the adapter had may be missing at the peer.
+//! [`Port::take_unposted`] takes the messages to a peer that were never posted, in order, and the caller sends them by
+//! another port. If the connection has failed, they are there only if [`Port::keep_unposted`] was called before.
+//! [`Port::has_lost`] says whether the peer may miss a message that was posted.
 
 use super::Port;
 use crate::counters::subtract;
@@ -176,7 +176,7 @@ impl<A: Adapter> Port<A> {
         self.connections.get(to).map(Connection::number)
     }
 
-    /// Returns the number of the peer's port that the endpoint stands for.
+    /// Returns the number of the peer's port that the endpoint is for.
     pub fn partner(&self, to: EndpointId) -> Option<u8> {
         self.connections.remote(to).map(|(_, port)| port)
     }

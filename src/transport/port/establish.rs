@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection. Called by
 //! `connect.rs` with the step that `connect/handshake` has chosen, and by `poll.rs` when a message replaces the last
-//! hello. Setup grade. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
+//! hello. Grade: setup. Threads: the port's. Tests: `port/tests`, and `hw-tests`.
 
 use super::Port;
 use super::admission::Once;
@@ -58,7 +58,7 @@ impl<A: Adapter> Port<A> {
         }
         self.handshakes.settle(to);
         if let Some(name) = self.connections.name(to) {
-            self.tell_once(Once::NOT_MADE, || format!("no new connection to rank {} ({name}): {why}", name.rank));
+            self.print_once(Once::NOT_MADE, || format!("no new connection to rank {} ({name}): {why}", name.rank));
         }
     }
 
@@ -83,7 +83,7 @@ impl<A: Adapter> Port<A> {
             }
             connection.handshake.ask_on(now);
         }
-        self.tell_once(Once::NOT_MADE, || format!("the peer began a connection and left it: {why}"));
+        self.print_once(Once::NOT_MADE, || format!("the peer began a connection and left it: {why}"));
     }
 
     /// Sets the queue pair to receive from the peer's.
@@ -143,12 +143,12 @@ impl<A: Adapter> Port<A> {
             let numbers = (connection.number(), connection.handshake.remote_queue_pair());
             watch::connection_established(self.connections.rank(to), self.index(), numbers);
         }
-        self.tell_partner(to);
+        self.print_partner(to);
         self.handshakes.settle(to);
         self.enlist(to);
         self.tx.expect_room();
         if self.directory.verbosity() > 1 {
-            self.directory.tell(&format!(
+            self.directory.print(&format!(
                 "connected to {}; round trip at most {:.1?}, waits for an acknowledgement {retransmission}",
                 self.describe(to),
                 round_trip.unwrap_or_default()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fails a connection: reports it once, with the reason, and then fails all its requests. Called by the port's other
-//! files; calls only `waiting.rs` and `closing.rs`. Also copies the state of peers to the flight recorder. Setup grade.
-//! Threads: the port's. Tests: `tests.rs`.
+//! files; calls only `waiting.rs` and `closing.rs`. Also copies the state of peers to the flight recorder. Grade:
+//! setup. Threads: the port's. Tests: `port/tests`.
 
 use super::Port;
 use crate::counters::{add, subtract};
@@ -64,7 +64,7 @@ impl<A: Adapter> Port<A> {
         flight::show(self.index(), &self.counters, 0);
         self.show_peer(to);
         if !is_expected && !self.is_closing {
-            self.untold.push(failure.to_string());
+            self.unprinted.push(failure.to_string());
             self.undelivered.push(Completion::PeerFailed { peer: to });
         }
         self.connections.set_failure(to, Some(failure));
@@ -86,8 +86,8 @@ impl<A: Adapter> Port<A> {
     /// Takes the reasons of failed connections, each once. The caller prints them before it passes on any failed
     /// request, because a refused call or a failed request may come before the report of the failure.
     #[must_use]
-    pub fn take_untold(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.untold)
+    pub fn take_unprinted(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unprinted)
     }
 
     /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: at most

@@ -3,8 +3,8 @@
 //!
 //! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
 //! domain are shared. The port calls back only the [`Directory`] and the handler of a poll. This file has the port's
-//! definition and the life of a peer; setup grade. Hot: `send.rs`, `poll.rs`. Tests: `port/tests`, over a simulated
-//! adapter; the device tests in `hw-tests`.
+//! definition and the life of a peer. Grade: setup; hot are `send.rs` and `poll.rs`. Tests: `port/tests`, over a
+//! simulated adapter; the device tests in `hw-tests`.
 
 mod admission;
 mod closing;
@@ -72,7 +72,7 @@ pub trait Directory: Send {
         0
     }
     /// Prints a line for a verbose user. Not called if the verbosity is 0.
-    fn tell(&self, _line: &str) {}
+    fn print(&self, _line: &str) {}
 }
 
 /// The parameters for opening a port.
@@ -223,7 +223,7 @@ pub struct Port<A: Adapter = Verbs> {
     sent: Vec<SentMessages>,
     kept: Kept,
     /// Reasons of failed connections that the caller has not taken yet.
-    untold: Vec<String>,
+    unprinted: Vec<String>,
     attributes: Attributes,
     bounce_size: u32,
     directory: Box<dyn Directory>,
@@ -343,7 +343,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Returns the endpoint that stands for a port of this process; `None` if this one does not know the process.
+    /// Returns the endpoint for a port of the process `name`; `None` if this port does not know the process.
     pub fn endpoint(&self, name: PeerName) -> Option<EndpointId> {
         self.connections.of_peer(name)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
-//! the plugin's initialisation. Setup grade. Tests: below, and `hw-tests`.
+//! the plugin's initialisation. Grade: setup. Tests: below, and `hw-tests`.
 
 use super::admission::Admission;
 use super::closing::Closing;
@@ -151,7 +151,7 @@ impl Port<Verbs> {
         let depth = device.receives(asked);
         let depth = depth.map_err(|lack| failed(&lack, io::Error::from(io::ErrorKind::Unsupported)))?;
         if depth < asked && setup.directory.verbosity() > 0 {
-            setup.directory.tell(&format!(
+            setup.directory.print(&format!(
                 "{place}: {depth} receives are posted instead of {asked} (btl_ibex_receive_queue_depth), because the adapter's \
                  completion queues hold {} entries, half of them for sends, and its shared receive queues {}",
                 device.limits.max_cqe, device.limits.max_srq_wr
@@ -174,13 +174,13 @@ impl Port<Verbs> {
         let slots = rx.queue().arena();
         if setup.directory.verbosity() > 0 {
             let (kib, pages) = (slots.bytes() / 1024, slots.pages());
-            setup.directory.tell(&format!("{place}: {kib} KiB of receive slots are in {pages} (btl_ibex_huge_pages)"));
+            setup.directory.print(&format!("{place}: {kib} KiB of receive slots are in {pages} (btl_ibex_huge_pages)"));
         }
         let counters = Counters::new(device.context.sysfs(), choice.port);
         add(&counters.receive_memory, slots.bytes() as u64);
         add(&counters.huge_memory, slots.explicit_bytes() as u64);
         if device.domain.refuses_relaxed_ordering() && setup.directory.verbosity() > 0 {
-            setup.directory.tell(&format!(
+            setup.directory.print(&format!(
                 "{place}: the adapter refuses memory with relaxed ordering (btl_ibex_relaxed_ordering); it gets all memory without"
             ));
         }
@@ -319,7 +319,7 @@ impl<A: Adapter> Port<A> {
             diversion: Diversion::default(),
             sent: Vec::new(),
             kept: Kept::default(),
-            untold: Vec::new(),
+            unprinted: Vec::new(),
             attributes: parts.attributes,
             bounce_size: parts.setup.bounce_size,
             directory: parts.setup.directory,

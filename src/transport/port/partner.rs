@@ -14,8 +14,8 @@
 //! hellos to all its ports when it calls MPI again. So an endpoint does not take a port other than the best at its
 //! first hello: it first asks the better ones once more.
 //!
-//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Setup grade.
-//! Threads: the port's. Tests: `tests/partners`, and the device tests in `hw-tests`.
+//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Grade:
+//! setup. Threads: the port's. Tests: `tests/partners`, and the device tests in `hw-tests`.
 
 use super::Port;
 use super::admission::{Once, Stranger};
@@ -36,7 +36,7 @@ use std::io;
 use std::time::Duration;
 
 enum Answer {
-    /// The endpoint stands for that port from now on.
+    /// The endpoint is for that port from now on.
     Take,
     AskBetter,
     Decline(Declined),
@@ -53,7 +53,7 @@ impl<A: Adapter> Port<A> {
         other.and_then(|other| self.connections.remote(other)).map_or(paired, |(_, port)| port)
     }
 
-    /// Returns the endpoint that stands for another port of this peer, if the connection could be to this port instead.
+    /// Returns the endpoint for another port of this peer, if the connection could be to this port instead.
     fn other_endpoint(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         let other = self.connections.of_peer(name)?;
         let partners = self.partners(name);
@@ -85,7 +85,7 @@ impl<A: Adapter> Port<A> {
         has_choice && self.queue(to, Request::NOTHING).is_ok() && self.handshakes.search(to).is_some()
     }
 
-    /// Handles a hello for the choice of ports. If no endpoint stands for its port, but the port may be a better choice
+    /// Handles a hello for the choice of ports. If no endpoint is for its port, but the port may be a better choice
     /// than another port of its process, the endpoint of that process turns to it. Fails if the endpoint stays with the
     /// other port, or asks better ports first.
     pub(super) fn hear(&mut self, hello: &Hello, carrier: Carrier) -> Result<(), Stranger> {
@@ -125,7 +125,7 @@ impl<A: Adapter> Port<A> {
         Ok(best.map(|best| self.connections.learn(name, *best, self.diversion.is_on)))
     }
 
-    /// Returns the answer of an endpoint to the port of the peer that it stands for.
+    /// Returns the answer of an endpoint to the port of the peer that it is for.
     fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let Some(connection) = self.connections.get(to) else { return Answer::Take };
         let handshake = &connection.handshake;
@@ -180,7 +180,7 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Tells a port of the peer that the endpoint stands for another port.
+    /// Answers a port of the peer that the endpoint is bound to another port.
     fn decline(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier, declined: Declined) {
         let Ok(entry) = self.listed(hello) else { return };
         let Some(connection) = self.connections.get(to).filter(|_| !hello.confirmed) else { return };
@@ -295,8 +295,8 @@ impl<A: Adapter> Port<A> {
         self.handshakes.search(to).map(|search| search.tried(sent))
     }
 
-    /// Reports a new connection to another port than the one that addresses pair.
-    pub(super) fn tell_partner(&mut self, to: EndpointId) {
+    /// Prints for a verbose user that a new connection goes to another port than the one that addresses pair.
+    pub(super) fn print_partner(&mut self, to: EndpointId) {
         let Some(search) = self.handshakes.search(to).filter(|search| !search.is_first_choice()) else { return };
         let (first, current) = (search.first_choice(), search.current());
         let verdict = search.verdict(first);
@@ -306,7 +306,7 @@ impl<A: Adapter> Port<A> {
             Some(Verdict::Unmet) => "is not reached by datagrams, only by TCP",
             _ => "has not answered, while this one has",
         };
-        self.tell_once(Once::OTHER_PARTNER, || {
+        self.print_once(Once::OTHER_PARTNER, || {
             format!(
                 "connected to port {current} of rank {} ({name}), as its port {first}, to which the order of ports pairs this one, {why}",
                 name.rank

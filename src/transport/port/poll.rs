@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polls a port: takes completions in batches and reports them. Called by the plugin's progress, hot: an empty poll is
-//! a countdown, one call into the provider and two counts. When the countdown ends, sooner if polls find nothing, it
-//! also checks connections (`connect.rs`, setup grade). It handles rare completions after the batch. Threads: the
-//! port's. Tests: `tests.rs`, and `hw-tests`.
+//! Polls a port: takes completions in batches and reports them. Called by the plugin's progress. Grade: hot: an empty
+//! poll is a countdown, one call into the provider and two counts. When the countdown ends, sooner if polls find
+//! nothing, it also checks connections (`connect.rs`). It handles rare completions after the batch. Threads: the
+//! port's. Tests: `port/tests`, and `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;

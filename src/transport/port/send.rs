@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posts sends, puts, gets and atomics of a port, or queues them in order. Called by the plugin. With an open
-//! connection and room it is *hot* (one check of the endpoint, one post); all else is *pending*: the port queues puts,
-//! gets and atomics (`waiting.rs`); a send returns [`Sent::Busy`], because its caller may need to know when the adapter
-//! has it, and the port queues it on request. Threads: the port's. Sizes in bytes. Tests: `tests.rs`, and `hw-tests`.
+//! Posts sends, puts, gets and atomics of a port, or queues them in order. Called by the plugin. Grade: hot with an
+//! open connection and room (one check of the endpoint, one post), else pending: the port queues puts, gets and atomics
+//! (`waiting.rs`); a send returns [`Sent::Busy`], because its caller may need to know when the adapter has it, and the
+//! port queues it on request. Threads: the port's. Sizes in bytes. Tests: `port/tests`, and `hw-tests`.
 
 use super::Port;
 use crate::counters::add;

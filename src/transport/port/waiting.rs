@@ -3,7 +3,7 @@
 //! puts, gets and atomics here, the plugin queues sends, or a turn for sends that it keeps itself; `poll.rs` works the
 //! backlog when there is room. While a request waits for a peer, all later ones queue behind it, except those of a
 //! caller whose turn it is. Only this file checks whether a peer acknowledges nothing for long (`tx/send_window.rs`).
-//! Pending grade: it allocates. Threads: the port's. Tests: `tests.rs`, `hw-tests`.
+//! Grade: pending; it allocates. Threads: the port's. Tests: `port/tests`, `hw-tests`.
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounce buffers: registered slots for messages that wait in unregistered memory and are too long for a work request.
 //! Owned by `tx`, which fills a buffer when the message is posted, and takes it back when the request is done. While
-//! all are in use the next message waits. Pending grade. Tests: below.
+//! all are in use the next message waits. Grade: pending. Tests: below.
 
 use crate::transport::adapter::SendSlots;
 use crate::transport::work_request::is_done;

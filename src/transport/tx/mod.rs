@@ -3,8 +3,8 @@
 //!
 //! Owns the credits of the completion queue (a request is posted only if its completion has room), the tokens of posted
 //! requests, the bounce buffers, and the order in which connections with waiting requests are served. Each connection
-//! has a [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and `port/poll.rs`. Hot where
-//! marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
+//! has a [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and `port/poll.rs`. Grade: hot
+//! where marked, else pending. Threads: the port's. Tests: `tx/tests.rs`.
 
 pub(super) mod bounce;
 mod posted;

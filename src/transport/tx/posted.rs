@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The posted requests of a port whose tokens must come back: one slab, and a list through it for each connection. Used
-//! by `tx`: pushed when posted, popped when completed. Hot: a push or a pop touches one 16-byte entry; it allocates
-//! only when more requests are in flight than ever before. An inline send without a token takes no entry. Tests: below.
+//! by `tx`: pushed when posted, popped when completed. Grade: hot: a push or a pop touches one 16-byte entry; it
+//! allocates only when more requests are in flight than ever before. An inline send without a token takes no entry.
+//! Tests: below.
 
 use crate::transport::completion::Token;
 use crate::transport::work_request::is_done;

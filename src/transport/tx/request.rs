@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request that waits to be posted. It owns the memory that its work request will borrow. Made by `port/send.rs` and
-//! `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
+//! `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Grade: pending.
 
 use crate::transport::completion::Token;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan, Work};

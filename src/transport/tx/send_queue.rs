@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send queue of a connection: its queue pair, the numbers of its requests, and the requests that wait. `tx`
-//! posts to it and retires from it. The fields that a post or a retirement touches lie together. Requests are numbered
-//! from 0; numbers wrap. Hot where marked. Tests: `tests.rs`, and below.
+//! The send queue of a connection: its queue pair, the numbers of its requests, and the requests that wait. `tx` posts
+//! to it and retires from it. The fields that a post or a retirement touches lie together. Requests are numbered from
+//! 0; numbers wrap. Grade: hot where marked, else pending. Tests: `tests.rs`, and below.
 
 use super::bounce::InUse;
 use super::posted::List;

@@ -9,8 +9,8 @@
 //! path busy: 32 messages in a round trip of 5 us are six million a second. The window grows by one request each time
 //! that the peer has acknowledged a whole window: slowly, as a process that has computed once will compute again.
 //!
-//! Part of a send queue (`send_queue.rs`), which uses [`SendWindow::size`] for its limit: that is hot. All else is
-//! pending grade, for peers with waiting requests. Tests: below, `tests.rs`, `port/tests/held_back.rs`.
+//! Part of a send queue (`send_queue.rs`), which takes its limit from [`SendWindow::size`]. Grade: hot for that, else
+//! pending, for peers with waiting requests. Tests: below, `tests.rs`, `port/tests/held_back.rs`.
 
 use std::time::Duration;
 

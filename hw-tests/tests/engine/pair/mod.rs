@@ -34,7 +34,7 @@ impl Directory for Published {
         self.2
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         self.1.lock().unwrap().push(line.to_owned());
     }
 }

@@ -19,7 +19,7 @@ use crate::btl::module::{Module, State};
 use crate::btl::watch::{self, Kind, Watched};
 use crate::btl::{failures, token};
 use crate::runtime::device::Port;
-use crate::runtime::failures::tell;
+use crate::runtime::failures::print_reasons;
 use crate::runtime::guard::fence;
 use crate::runtime::memory::RegistrationHandle;
 
@@ -125,7 +125,7 @@ impl<'call> RdmaRequest<'call> {
         if post(port, ends, token).is_err() {
             // SAFETY: it was taken from this list, above.
             unsafe { operations.give_back(operation) };
-            tell(port);
+            print_reasons(port);
             return sys::OPAL_ERR_UNREACH;
         }
         drop(state);

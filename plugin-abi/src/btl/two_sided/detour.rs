@@ -17,7 +17,7 @@ use super::send::wait;
 use crate::btl::module::{self, Module, State};
 use crate::btl::{failures, token};
 use crate::runtime::entry::entry4;
-use crate::runtime::failures::tell_but;
+use crate::runtime::failures::print_reasons_except;
 use crate::runtime::free_list::Owned;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;
@@ -84,7 +84,7 @@ pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     let Some(other) = others(module).find(|other| reaches(other, name)) else { return false };
     module.has_detours(true);
     if let Some(mut state) = module.enter() {
-        tell_but(&mut state.port, &failure.to_string());
+        print_reasons_except(&mut state.port, &failure.to_string());
     }
     messages::rail_unusable(&failure, other.place());
     true

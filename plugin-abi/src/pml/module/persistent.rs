@@ -114,7 +114,8 @@ extern "C" fn request_free(place: &mut RawRequest) -> c_int {
         let request = std::mem::replace(place, RawRequest::null()).ours().ok_or(Code::ERROR)?;
         let mut state = enter(pml().ok_or(Code::ERROR)?)?;
         let r = state.requests.get(request);
-        // `host::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
+        // `host::complete_finished` calls a callback, which may free its request, with `is_finished` set and
+        // `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
         tools::freed(&mut state, request, is_complete);
         if is_complete {

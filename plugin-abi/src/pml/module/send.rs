@@ -110,7 +110,7 @@ fn at_once<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
 fn at_once_otherwise<const BLOCKING: bool>(call: &Call, extent: Extent) -> bool {
     let communicator = call.comm.part();
     let route = communicator.routes.short_cut(call.peer);
-    if BLOCKING && route == Route::UNKNOWN && told_at_once(call, extent, communicator) {
+    if BLOCKING && route == Route::UNKNOWN && at_once_with_events(call, extent, communicator) {
         return true;
     }
     let header = communicator.sender.header(call.tag);
@@ -144,7 +144,7 @@ fn copied_at_once(call: &Call, extent: Extent) -> bool {
 /// Sends a message of a blocking call, no longer than the eager limit, while a tool listens. The message has a request
 /// only if it cannot be sent at once.
 #[inline(always)]
-fn told_at_once(call: &Call, extent: Extent, communicator: &'static Communicator) -> bool {
+fn at_once_with_events(call: &Call, extent: Extent, communicator: &'static Communicator) -> bool {
     let route = communicator.routes.route(call.peer);
     let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
@@ -164,7 +164,7 @@ fn told_at_once(call: &Call, extent: Extent, communicator: &'static Communicator
     });
     if is_posted {
         if listeners.wants(Event::Protocol) {
-            tools::tell_path_at_once(pml, listeners, (id, &spec), route);
+            tools::raise_path_at_once(pml, listeners, (id, &spec), route);
         }
         raise_at_once(&mut *state, listeners, communicator, Event::XferEnd, id, &mut spec);
         raise_at_once(&mut *state, listeners, communicator, Event::Complete, id, &mut spec);
@@ -182,8 +182,8 @@ fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8],
     copied(state, port, route, header, extent)
 }
 
-/// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`,
-/// and know these events of its transfer.
+/// Takes a request to send the message of a blocking call that [`at_once_with_events`] could not send. Tools know it as
+/// `id`, and know these events of its transfer.
 #[cold]
 #[inline(never)]
 fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), raised: Raised) {

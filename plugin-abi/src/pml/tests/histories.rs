@@ -120,10 +120,10 @@ impl History {
             Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % (processes * rails), refuses),
             // A peer without any port left would be lost.
             Step::Link { .. } if rails == 1 || self.fails => {}
-            Step::Link { port, is_up, is_told } => {
+            Step::Link { port, is_up, is_noticed } => {
                 let port = port % (processes * rails);
                 self.world.fabric.set_link(port, is_up);
-                if is_told {
+                if is_noticed {
                     self.world.notice(port / rails);
                 }
             }

@@ -22,20 +22,20 @@ use crate::tool;
 
 /// An event of a request; [`Event::Protocol`] with its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Told {
+enum Seen {
     Of(Event),
     Goes(Protocol, Reason),
 }
 
 use Event::{Activate, Complete, XferBegin, XferContinue, XferEnd};
-use Told::{Goes, Of};
+use Seen::{Goes, Of};
 
 const HEARD: [Event; 6] = [Activate, Event::Protocol, XferBegin, XferContinue, XferEnd, Complete];
 
 #[derive(Default)]
 struct Heard {
     /// Each event with the number of its request.
-    all: RefCell<Vec<(isize, Told)>>,
+    all: RefCell<Vec<(isize, Seen)>>,
     fabric: Fabric,
     /// Whether a port had a message from a send buffer when a transfer began.
     is_late: Cell<bool>,
@@ -52,7 +52,7 @@ struct Listening<'world> {
 
 unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, heard: *mut c_void) -> c_int {
     let event = HEARD[handle as usize - 1];
-    let told = if event == Event::Protocol {
+    let seen = if event == Event::Protocol {
         // SAFETY: N3: a `ProtocolSpec`.
         let path = unsafe { (*spec.cast::<ProtocolSpec>()).path };
         Goes(path.protocol, path.reason)
@@ -61,7 +61,7 @@ unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, heard: *mut c
     };
     // SAFETY: `Listening::to` gave this address; it is alive as long as the listener is.
     let heard = unsafe { &*heard.cast::<Heard>() };
-    heard.all.borrow_mut().push((id, told));
+    heard.all.borrow_mut().push((id, seen));
     heard.is_late.set(heard.is_late.get() || event == XferBegin && heard.fabric.has_copies());
     0
 }
@@ -80,8 +80,8 @@ impl<'world> Listening<'world> {
     }
 
     /// Returns the events since the last call.
-    fn told(&self) -> Vec<Told> {
-        self.heard.all.take().into_iter().map(|(_, told)| told).collect()
+    fn seen(&self) -> Vec<Seen> {
+        self.heard.all.take().into_iter().map(|(_, seen)| seen).collect()
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for Listening<'_> {
 const WATCHED: How = How { owner: Owner::WatchedCall, ..How::CALL };
 
 /// Sends a long message, which process `refusing` cannot register. Returns its events before and after its receive.
-fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
+fn long(refusing: Option<usize>) -> [Vec<Seen>; 2] {
     let world = World::new(TWO);
     let listening = Listening::to(&world, 0);
     if let Some(refusing) = refusing {
@@ -103,13 +103,13 @@ fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
     let bytes = content(3, LONG);
     let send = world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &bytes).expect("it is announced");
     world.settle();
-    let before = listening.told();
+    let before = listening.seen();
     let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, LONG);
     world.settle();
     assert!(send.is_finished());
     check(&receive, (0, 7), &bytes);
     assert!(!listening.heard.is_late.get(), "its transfer begins before a port has any of it");
-    [before, listening.told()]
+    [before, listening.seen()]
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_short_send_that_waited_for_room_goes_inside_its_work_request_in_its_turn() 
     // The first waits for the connection, the others behind it: more than a queue pair takes.
     let send = |message| world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(message, 8));
     let sends: Vec<_> = (0..3 * SIZES.depth as usize).map(|message| send(message).expect("it waits")).collect();
-    assert!(listening.heard.all.borrow().iter().all(|(_, told)| *told == Of(Activate)), "none has begun");
+    assert!(listening.heard.all.borrow().iter().all(|(_, seen)| *seen == Of(Activate)), "none has begun");
     world.settle();
     for (message, send) in sends.iter().enumerate() {
         assert!(send.is_finished());
@@ -149,8 +149,8 @@ fn a_short_send_that_waited_for_room_goes_inside_its_work_request_in_its_turn() 
     }
     let all = listening.heard.all.take();
     let inline = Goes(Protocol::Inline, Reason::Size);
-    for (id, _) in all.iter().filter(|(_, told)| *told == Of(Activate)) {
-        let of: Vec<_> = all.iter().filter(|(of, _)| of == id).map(|(_, told)| *told).collect();
+    for (id, _) in all.iter().filter(|(_, seen)| *seen == Of(Activate)) {
+        let of: Vec<_> = all.iter().filter(|(of, _)| of == id).map(|(_, seen)| *seen).collect();
         assert_eq!(of, [Of(Activate), Of(XferBegin), inline, Of(XferEnd), Of(Complete)]);
     }
     assert_eq!(all.len(), 5 * sends.len());
@@ -174,11 +174,11 @@ fn each_send_of_a_held_back_process_begins_once_and_ends_once_even_an_empty_one(
     }
     assert!(sends.iter().all(Operation::is_finished));
     let all = listening.heard.all.take();
-    let of = |id| all.iter().filter(move |(of, _)| *of == id).map(|(_, told)| *told).collect::<Vec<_>>();
-    let announced = |protocol| all.iter().filter(move |(_, told)| *told == Goes(protocol, Reason::HeldBack));
+    let of = |id| all.iter().filter(move |(of, _)| *of == id).map(|(_, seen)| *seen).collect::<Vec<_>>();
+    let announced = |protocol| all.iter().filter(move |(_, seen)| *seen == Goes(protocol, Reason::HeldBack));
     assert!(announced(Protocol::Inline).count() > 0 && announced(Protocol::Fragments).count() > 0, "{all:?}");
-    for (id, told) in announced(Protocol::Inline).chain(announced(Protocol::Fragments)) {
-        assert_eq!(of(*id), [Of(Activate), *told, Of(XferBegin), Of(XferEnd), Of(Complete)]);
+    for (id, seen) in announced(Protocol::Inline).chain(announced(Protocol::Fragments)) {
+        assert_eq!(of(*id), [Of(Activate), *seen, Of(XferBegin), Of(XferEnd), Of(Complete)]);
     }
 }
 

@@ -35,8 +35,8 @@ pub(super) enum Step {
     Settle,
     /// A port refuses to register memory, or accepts it again.
     Refuse { port: usize, refuses: bool },
-    /// The link of a port goes down or up, if there are several. `is_told`: its process polls until it has noticed.
-    Link { port: usize, is_up: bool, is_told: bool },
+    /// The link of a port goes down or up, if there are several. `is_noticed`: its process polls until it has noticed.
+    Link { port: usize, is_up: bool, is_noticed: bool },
     /// The next queue pair with a request fails, once, in worlds where one fails. `reads`: one with nothing but reads.
     Fail { queue_pair: usize, reads: bool },
 }
@@ -87,7 +87,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         8 => (0..8_usize).prop_map(Step::Poll),
         1 => Just(Step::Settle),
         1 => (0..8_usize, any::<bool>()).prop_map(|(port, refuses)| Step::Refuse { port, refuses }),
-        2 => (0..8_usize, any::<bool>(), any::<bool>()).prop_map(|(port, is_up, is_told)| Step::Link { port, is_up, is_told }),
+        2 => (0..8_usize, any::<bool>(), any::<bool>())
+            .prop_map(|(port, is_up, is_noticed)| Step::Link { port, is_up, is_noticed }),
         4 => (0..64_usize, prop::bool::weighted(0.9)).prop_map(|(queue_pair, reads)| Step::Fail { queue_pair, reads }),
     ]
 }

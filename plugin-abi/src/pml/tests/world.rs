@@ -252,7 +252,7 @@ impl World {
 
     /// Moves all requests of the fabric and polls as every process, until nothing happens. Panics if that takes long.
     pub(super) fn settle(&self) {
-        let mut quiet = 0;
+        let mut idle = 0;
         for _ in 0..MOST_ROUNDS {
             let before = self.fabric.moved();
             for queue_pair in 0..self.fabric.queue_pairs() {
@@ -260,13 +260,13 @@ impl World {
                 while self.fabric.acknowledge(queue_pair) {}
             }
             let poll = |at| {
-                // With shared memory, ports that were quiet for long are polled seldom.
+                // With shared memory, ports that were idle for long are polled seldom.
                 self.stand_for(at).enter().expect("nobody is inside").poll_interval.note_events(1);
                 self.poll(at)
             };
             let polled: usize = (0..self.processes.len()).map(poll).sum();
-            quiet = if polled == 0 && self.fabric.moved() == before { quiet + 1 } else { 0 };
-            if quiet == QUIET_ROUNDS || JOB_HAS_ENDED.get() {
+            idle = if polled == 0 && self.fabric.moved() == before { idle + 1 } else { 0 };
+            if idle == IDLE_ROUNDS || JOB_HAS_ENDED.get() {
                 return;
             }
         }
@@ -298,7 +298,7 @@ const MOST_ROUNDS: usize = 20_000;
 const NOTICED: usize = 40;
 
 /// Number of rounds without any event after which none can follow, because a port checks its connections in each.
-const QUIET_ROUNDS: usize = 4;
+const IDLE_ROUNDS: usize = 4;
 
 impl Drop for World {
     fn drop(&mut self) {

@@ -12,10 +12,10 @@
 //! communicates could do harm. The program's messages have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have
 //! other negative tags. Grade: pending. Tests: `hw-tests/tools/mpi_t_matching.c`.
 //!
-//! **The end of a wait.** A wait or test frees an ordinary request, which calls the PML (`persistent.rs`); a persistent
-//! one only becomes inactive. So while a tool listens, Open MPI's table of wait and test functions holds ours
-//! ([`watch_waits`]): they call the former function, then raise the event for such requests, and deliver due events.
-//! Grade: setup; our functions: on the path of watched requests. Tests: below; `hw-tests/mpi/events.c`.
+//! **The end of a wait.** A wait or test frees an ordinary request, which calls the PML (`module/persistent.rs`); a
+//! persistent one only becomes inactive. So while a tool listens, Open MPI's table of wait and test functions holds
+//! ours ([`watch_waits`]): they call the former function, then raise the event for such requests, and deliver due
+//! events. Grade: setup; our functions: hot while a tool listens. Tests: below; `hw-tests/mpi/events.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

@@ -50,7 +50,7 @@ impl Tools for State {
     }
 
     #[inline(always)]
-    fn hear(listeners: &'static Listeners, event: Event) -> bool {
+    fn wants(listeners: &'static Listeners, event: Event) -> bool {
         listeners.wants(event)
     }
 
@@ -87,19 +87,25 @@ impl Tools for State {
     }
 
     #[inline(always)]
-    fn tell(&mut self, listeners: &'static Listeners, event: Event, id: u64, request: Handle) {
-        listeners.tell(event, id, &mut self.requests.get(request).spec);
+    fn raise(&mut self, listeners: &'static Listeners, event: Event, id: u64, request: Handle) {
+        listeners.raise(event, id, &mut self.requests.get(request).spec);
     }
 
     #[inline(always)]
-    fn tell_of_message(&mut self, listeners: &'static Listeners, event: Event, id: u64, spec: &mut Spec) {
-        listeners.tell(event, id, spec);
+    fn raise_of_message(&mut self, listeners: &'static Listeners, event: Event, id: u64, spec: &mut Spec) {
+        listeners.raise(event, id, spec);
     }
 
-    fn tell_path(&mut self, to: &'static Listeners, request: Handle, (message, length): (u64, usize), path: PathTaken) {
+    fn raise_path(
+        &mut self,
+        to: &'static Listeners,
+        request: Handle,
+        (message, length): (u64, usize),
+        path: PathTaken,
+    ) {
         let request = self.requests.get(request);
         let spec = Spec { bytes: length as u64, ..request.spec };
-        to.tell_protocol(request.core.watched.id, &mut ProtocolSpec { spec, message, path });
+        to.raise_protocol(request.core.watched.id, &mut ProtocolSpec { spec, message, path });
     }
 
     fn rank_in_job(&mut self, of: &'static Communicator, rank: i32) -> u32 {
@@ -152,7 +158,7 @@ pub(crate) fn freed(state: &mut State, request: Handle, is_complete: bool) {
 /// Reports the path of a message that the only port sent without a request.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
+pub(crate) fn raise_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
     let path = lookup::eager(pml, route, spec.bytes as usize);
-    listeners.tell_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
+    listeners.raise_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }

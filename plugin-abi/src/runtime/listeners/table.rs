@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of one communicator's listeners. Usually an event has one listener, whose function and argument are in the
-//! table; for several it has [`call_each`], which iterates over their list. Grade: setup; [`Listeners::tell`] is on the
-//! path of messages while a tool listens. Threads and safety: N1 to N4 of `listeners`. Tests: below.
+//! table; for several it has [`call_each`], which iterates over their list. Grade: setup; hot for
+//! [`Listeners::raise`] while a tool listens. Threads and safety: N1 to N4 of `listeners`. Tests: below.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -138,11 +138,11 @@ impl Listeners {
     }
 
     #[inline(always)]
-    pub(crate) fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
+    pub(crate) fn raise(&self, event: Event, id: u64, spec: &mut Spec) {
         self.called[event as usize].get().call(id as isize, spec.into());
     }
 
-    pub(crate) fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
+    pub(crate) fn raise_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
         self.called[Event::Protocol as usize].get().call(id as isize, spec.into());
     }
 }
@@ -206,14 +206,14 @@ mod tests {
     use std::cell::RefCell;
 
     /// The calls of listeners, and the table that they are in.
-    struct Told {
+    struct Calls {
         calls: RefCell<Vec<(i64, isize)>>,
         listeners: Listeners,
     }
 
-    impl Told {
+    impl Calls {
         fn new() -> Self {
-            Told { calls: RefCell::default(), listeners: Listeners::new() }
+            Calls { calls: RefCell::default(), listeners: Listeners::new() }
         }
 
         fn listener(&self, handle: i64) -> Listener {
@@ -222,53 +222,53 @@ mod tests {
         }
     }
 
-    extern "C" fn note(handle: i64, id: isize, _: SpecPointer<'_>, told: &Told) -> c_int {
-        told.calls.borrow_mut().push((handle, id));
+    extern "C" fn note(handle: i64, id: isize, _: SpecPointer<'_>, noted: &Calls) -> c_int {
+        noted.calls.borrow_mut().push((handle, id));
         if handle == 2 {
-            assert_eq!([2, 3].map(|handle| told.listeners.take(Event::Arrived, handle, true)), [1, 1]);
+            assert_eq!([2, 3].map(|handle| noted.listeners.take(Event::Arrived, handle, true)), [1, 1]);
         }
         0
     }
 
     #[test]
-    fn tell_calls_each_listener_in_turn_until_it_is_removed_even_by_a_callback() {
-        let told = Told::new();
-        let listeners = &told.listeners;
+    fn raise_calls_each_listener_in_turn_until_it_is_removed_even_by_a_callback() {
+        let noted = Calls::new();
+        let listeners = &noted.listeners;
         for handle in 1..=4 {
-            listeners.add(Event::Arrived, told.listener(handle));
+            listeners.add(Event::Arrived, noted.listener(handle));
         }
         let mut spec = Spec { operation: 1, ..Spec::EMPTY };
         for id in 0..2 {
-            listeners.tell(Event::Arrived, id, &mut spec);
-            listeners.tell(Event::Notify, id, &mut spec);
+            listeners.raise(Event::Arrived, id, &mut spec);
+            listeners.raise(Event::Notify, id, &mut spec);
         }
-        assert_eq!(told.calls.take(), [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
+        assert_eq!(noted.calls.take(), [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
         let left = (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count());
         assert_eq!(left, (2, 1, 1));
         assert!(listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify));
     }
 
-    extern "C" fn note_alone(handle: i64, id: isize, _: SpecPointer<'_>, told: &Told) -> c_int {
-        told.calls.borrow_mut().push((-handle, id));
+    extern "C" fn note_alone(handle: i64, id: isize, _: SpecPointer<'_>, noted: &Calls) -> c_int {
+        noted.calls.borrow_mut().push((-handle, id));
         0
     }
 
     #[test]
-    fn tell_calls_a_single_listener_through_its_own_function() {
-        let told = Told::new();
-        let (listeners, mut spec) = (&told.listeners, Spec::EMPTY);
-        let of = |handle| told.listener(handle);
-        let mut tell = |id| listeners.tell(Event::Complete, id, &mut spec);
+    fn raise_calls_a_single_listener_through_its_own_function() {
+        let noted = Calls::new();
+        let (listeners, mut spec) = (&noted.listeners, Spec::EMPTY);
+        let of = |handle| noted.listener(handle);
+        let mut raise = |id| listeners.raise(Event::Complete, id, &mut spec);
         listeners.add(Event::Complete, of(5));
-        tell(0);
+        raise(0);
         listeners.add(Event::Complete, of(6));
-        tell(1);
+        raise(1);
         assert_eq!(listeners.take(Event::Complete, 5, true), 1);
-        tell(2);
+        raise(2);
         assert_eq!((listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)), (1, false));
-        tell(3);
+        raise(3);
         listeners.add(Event::Complete, of(7));
-        tell(4);
-        assert_eq!(told.calls.take(), [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
+        raise(4);
+        assert_eq!(noted.calls.take(), [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
     }
 }

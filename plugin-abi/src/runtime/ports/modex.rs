@@ -91,7 +91,7 @@ impl Directory for Published {
         now::verbosity()
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         messages::verbose(line);
     }
 }

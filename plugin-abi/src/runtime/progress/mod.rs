@@ -2,7 +2,7 @@
 //! Progress: which component polls, and how completions reach the other one.
 //!
 //! `poller` decides which component polls the ports, and delivers to the other its completions, in a `frame` or an
-//! `operation_chain`. `token` tells to which component a request or a message belongs. `idle` runs Open MPI's progress
+//! `operation_chain`. `token` says to which component a request or a message belongs. `idle` runs Open MPI's progress
 //! during waits.
 
 pub(crate) mod frame;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells to which component (BTL or PML) a request or a message belongs: by a token, the engine's name of a request,
-//! and by a tag, which a message carries on the wire.
+//! The component (BTL or PML) that a request or a message belongs to: a token, the engine's name of a request, has it,
+//! and so has a tag, which a message carries on the wire.
 //!
 //! A token is the address of the request's record, with bits that an address does not use. The two low bits, free
 //! because records are aligned, are the component and the kind of record; a component compares both at once. The upper
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use engine::transport::Token;
 
-/// Bit of a token that tells the two kinds of record of a component apart.
+/// Bit of a token that distinguishes the two kinds of record of a component.
 const KIND: u64 = 1;
 
 /// Bit of a token that is set if the record is the PML's.
@@ -70,7 +70,7 @@ pub(crate) const fn is_operation(token: Token) -> bool {
     token.0 & !ADDRESS == OPERATION.0
 }
 
-/// Returns the record of a token; `None` if the token has none. [`RecordKind`] tells the type `T`.
+/// Returns the record of a token; `None` if the token has none. [`RecordKind`] determines the type `T`.
 #[inline]
 pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
     NonNull::new(std::ptr::with_exposed_provenance_mut((token.0 & ADDRESS) as usize))

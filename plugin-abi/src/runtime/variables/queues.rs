@@ -18,7 +18,7 @@ use crate::runtime::{guard, listeners};
 
 /// A face that has queues for each communicator.
 pub(crate) trait HasQueues {
-    /// Returns the queue lengths of a communicator; `None`: it is not the face's.
+    /// Returns the queue lengths of a communicator; `None`: this PML does not have the communicator.
     ///
     /// # Safety
     /// The communicator, and the face's part of it, live while the result is used.
@@ -103,7 +103,7 @@ pub(crate) fn register<F: HasQueues>(component: &sys::mca_base_component_t) -> R
     Ok(())
 }
 
-/// Calls `call` with the queue lengths of a communicator; returns 0 if it is not the face's.
+/// Calls `call` with the queue lengths of a communicator; returns 0 if this PML does not have the communicator.
 fn of_shown<F: HasQueues>(object: *mut c_void, call: impl FnOnce(&Lengths) -> u64) -> u64 {
     // SAFETY: `while_live` keeps the communicator, and the face's part of it, alive during this call.
     listeners::while_live(object.cast(), |comm| unsafe { F::lengths(comm) }.map(call)).flatten().unwrap_or(0)

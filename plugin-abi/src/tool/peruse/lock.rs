@@ -89,20 +89,20 @@ mod tests {
         assert_eq!(unlock(), Err(Code::Lock));
         assert_eq!(lock(), Ok(()));
         assert_eq!(lock(), Err(Code::Lock));
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let other = held_up::begin(move || {
             assert_eq!(unlock(), Err(Code::Lock));
             assert!(may_wait_for_callbacks());
             let _upcall = InUpcall::new();
             assert!(!may_wait_for_callbacks());
             assert_eq!(lock(), Ok(()));
-            tell.send(()).expect("the other end waits");
+            sender.send(()).expect("the other end waits");
             assert_eq!(lock(), Err(Code::Lock));
             assert_eq!(unlock(), Ok(()));
         });
-        assert!(told.try_recv().is_err(), "it has it while this one has");
+        assert!(receiver.try_recv().is_err(), "it has it while this one has");
         assert_eq!(unlock(), Ok(()));
-        told.recv().expect("it is the other thread's");
+        receiver.recv().expect("it is the other thread's");
         other.join().expect("no panic");
         callbacks_of_the_thread_that_has_it();
     }

@@ -42,12 +42,12 @@ pub(in crate::tool) fn world() -> Comm {
 }
 
 /// Arguments of a callback: handle, id, communicator, count, peer, tag, operation.
-type Told = (i64, isize, usize, c_int, c_int, c_int, c_int);
+type Noted = (i64, isize, usize, c_int, c_int, c_int, c_int);
 
-extern "C" fn note(event_h: i64, id: isize, spec: SpecPointer<'_>, told: &Mutex<Vec<Told>>) -> c_int {
+extern "C" fn note(event_h: i64, id: isize, spec: SpecPointer<'_>, noted: &Mutex<Vec<Noted>>) -> c_int {
     let spec = spec.fields();
-    let told_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
-    told.lock().expect("no panic").push(told_now);
+    let noted_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
+    noted.lock().expect("no panic").push(noted_now);
     let mut event = 0;
     // A callback may query its handle (5.1.2).
     assert_eq!(PERUSE_Event_get(event_h, Out::to(&mut event)), 0);
@@ -80,55 +80,55 @@ fn put() {
     events::raise(Safety::MpiRestricted, || PutStarted { operation: 77, bytes: 1000, ..PutStarted::default() });
 }
 
-fn taken(told: &Mutex<Vec<Told>>) -> Vec<Told> {
-    std::mem::take(&mut *told.lock().expect("no panic"))
+fn taken(noted: &Mutex<Vec<Noted>>) -> Vec<Noted> {
+    std::mem::take(&mut *noted.lock().expect("no panic"))
 }
 
-fn told_of(handle: i64) -> Told {
+fn noted_of(handle: i64) -> Noted {
     (handle, 77, world().as_ptr().addr(), 1000, 0, -1, 2)
 }
 
 #[test]
 fn callbacks_see_events_while_the_window_is_open() {
     let _alone = crate::tool::tests::alone();
-    let told = Mutex::new(Vec::new());
-    let handle = registered(PUT_STARTED, note, &told);
+    let noted = Mutex::new(Vec::new());
+    let handle = registered(PUT_STARTED, note, &noted);
 
     put();
-    assert_eq!(taken(&told), [], "the window is closed");
+    assert_eq!(taken(&noted), [], "the window is closed");
     assert_eq!(PERUSE_Event_activate(handle), 0);
     put();
     events::raise(Safety::MpiRestricted, PutComplete::default);
-    assert_eq!(taken(&told), [told_of(handle)]);
+    assert_eq!(taken(&noted), [noted_of(handle)]);
     assert_eq!(PERUSE_Event_deactivate(handle), 0);
     put();
-    assert_eq!(taken(&told), [], "it is closed again");
+    assert_eq!(taken(&noted), [], "it is closed again");
 
     // Several handles for the same event and communicator are independent, and called in any order.
-    let second = active(PUT_STARTED, note, &told);
+    let second = active(PUT_STARTED, note, &noted);
     put();
-    assert_eq!(taken(&told), [told_of(second)]);
+    assert_eq!(taken(&noted), [noted_of(second)]);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     put();
-    assert_eq!(taken(&told).len(), 2);
+    assert_eq!(taken(&noted).len(), 2);
     release(handle);
     put();
-    assert_eq!(taken(&told), [told_of(second)], "one that was active is released");
+    assert_eq!(taken(&noted), [noted_of(second)], "one that was active is released");
     release(second);
 }
 
 #[test]
 fn every_communicator_shows_one_sided_operations_with_the_fields_that_the_transport_knows() {
     let _alone = crate::tool::tests::alone();
-    let told = Mutex::new(Vec::new());
-    let handle = active(PUT_COMPLETE, note, &told);
+    let noted = Mutex::new(Vec::new());
+    let handle = active(PUT_COMPLETE, note, &noted);
     let bytes = 1 << 40;
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 3, bytes, peer: 0, ..PutComplete::default() });
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 5, bytes: 9, peer: 7, ..PutComplete::default() });
     release(handle);
     let at = world().as_ptr().addr();
     // The second put is to a process that is not in the communicator.
-    assert_eq!(taken(&told), [(handle, 3, at, c_int::MAX, 0, -1, 2), (handle, 5, at, 9, -1, -1, 2)]);
+    assert_eq!(taken(&noted), [(handle, 3, at, c_int::MAX, 0, -1, 2), (handle, 5, at, 9, -1, -1, 2)]);
 }
 
 extern "C" fn release_itself(mut event_h: i64, _: isize, _: SpecPointer<'_>, called: &Mutex<usize>) -> c_int {
@@ -171,9 +171,9 @@ fn activate() -> &'static SupportedEvent {
 fn a_handle_made_while_another_thread_frees_its_communicator_answers_that_it_is_freed() {
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
-    let (freed, told) = (comm, Mutex::new(Vec::<Told>::new()));
+    let (freed, noted) = (comm, Mutex::new(Vec::<Noted>::new()));
     assert_eq!(PMPI_Comm_free(&mut comm), 0);
-    let callback = callback(note, &told);
+    let callback = callback(note, &noted);
     for event in [activate(), supported::numbered(PUT_STARTED).expect("it is supported")] {
         let mut handle = event_handle::new(event, freed, Arc::clone(&tracked), callback);
         assert_eq!(PERUSE_Event_activate(handle), Code::MpiObject as c_int);
@@ -181,15 +181,15 @@ fn a_handle_made_while_another_thread_frees_its_communicator_answers_that_it_is_
         assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
     }
     put();
-    assert_eq!(taken(&told), []);
+    assert_eq!(taken(&noted), []);
 }
 
 #[test]
 fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_nothing() {
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
-    let told = Mutex::new(Vec::new());
-    let callback = callback(note, &told);
+    let noted = Mutex::new(Vec::new());
+    let callback = callback(note, &noted);
     let mut number = event_handle::new(activate(), comm, tracked, callback);
     // The state of a call that is about to open the window.
     let handle = event_handle::find(number).expect("it is there");

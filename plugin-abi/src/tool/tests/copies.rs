@@ -81,10 +81,10 @@ struct Wanted {
     copied: AtomicUsize,
 }
 
-/// First copies into a buffer with room behind it, because a failed comparison tells more than a fault.
+/// First copies into a buffer with room behind it, because a failed comparison says more than a fault.
 extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _: c_int, wanted: &Wanted) {
     let mut whole = [0xee_u8; 128];
-    // SAFETY: the instance belongs to this callback, and the buffers have the size that a tool is told.
+    // SAFETY: the instance belongs to this callback, and the buffers have the size that the tool interface reports.
     unsafe {
         assert_eq!(MPI_T_event_copy(instance, whole.as_mut_ptr().cast()), 0);
         assert_eq!(whole[wanted.room..], [0xee; 128][wanted.room..], "nothing behind the last element");

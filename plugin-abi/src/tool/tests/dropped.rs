@@ -11,7 +11,7 @@ fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::
     (registration, handle)
 }
 
-fn told(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
+fn losses(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
     std::mem::take(&mut seen.lock().expect("no panic").dropped)
 }
 
@@ -25,7 +25,7 @@ fn the_dropped_handler_hears_only_of_losses_since_it_was_set() {
     count_dropped(registration, true);
     raise(handle.room() + 2);
     events::deliver(usize::MAX, Safety::MpiRestricted);
-    assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
+    assert_eq!(losses(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
     // While there is no handler, losses are not recorded.
     count_dropped(registration, false);
     raise(handle.room() + 4);
@@ -35,7 +35,7 @@ fn the_dropped_handler_hears_only_of_losses_since_it_was_set() {
     raise(handle.room() + 1);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     free(registration);
-    assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 1);
+    assert_eq!(losses(&seen).iter().map(|(count, _)| count).sum::<i64>(), 1);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_dropped_handler_gets_the_level_and_user_data_of_the_least_demanding_fit_c
     raise(handle.room() + 5);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     free(registration);
-    assert_eq!([&none, &fit, &other].map(told), [vec![], vec![(5, 1)], vec![]]);
+    assert_eq!([&none, &fit, &other].map(losses), [vec![], vec![(5, 1)], vec![]]);
     assert_eq!(fit.lock().expect("no panic").events.len(), handle.room());
 }
 
@@ -62,7 +62,7 @@ fn freeing_a_registration_calls_its_callback_that_may_call_mpi() {
     count_dropped(registration, true);
     raise(handle.room() + 5);
     events::deliver(usize::MAX, Safety::MpiRestricted);
-    assert_eq!(told(&seen), []);
+    assert_eq!(losses(&seen), []);
     assert_eq!(seen.lock().expect("no panic").events.len(), 0);
     assert_eq!(handle.dropped(), 5, "counted");
     free(registration);

@@ -47,7 +47,7 @@ struct Meeting {
     inside: Barrier,
     freed: Barrier,
     returned: AtomicBool,
-    told: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int, meeting: &Meeting) {
@@ -62,14 +62,14 @@ extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int, meeti
 
 extern "C" fn after_meeting(_: RegistrationHandle, _: c_int, meeting: &Meeting) {
     assert!(meeting.returned.load(Ordering::SeqCst), "not while a callback runs");
-    assert!(!meeting.told.swap(true, Ordering::SeqCst), "once");
+    assert!(!meeting.has_ended.swap(true, Ordering::SeqCst), "once");
 }
 
 #[test]
 fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it() {
     let _alone = alone();
     let (inside, freed) = (Barrier::new(2), Barrier::new(2));
-    let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), told: AtomicBool::new(false) };
+    let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), has_ended: AtomicBool::new(false) };
     let registration = registered(c"ibex_port_async", 3, &meeting, meets);
     std::thread::scope(|scope| {
         let raising = scope.spawn(|| events::raise(Safety::MpiRestricted, PortAsync::default));
@@ -79,7 +79,7 @@ fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it
         raising.join().expect("no panic");
     });
     events::deliver(usize::MAX, Safety::MpiRestricted);
-    assert!(meeting.told.load(Ordering::SeqCst));
+    assert!(meeting.has_ended.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl World {
 
     fn assert_may_send(&self, who: usize) {
         let mine = self.nodes[who].qp().map(|qp| (qp.qpn, qp.psn));
-        assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} is told to send too soon", self.seed);
+        assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} may send too soon", self.seed);
     }
 
     pub(super) fn deliver(&mut self, who: usize, tcp: bool, bytes: &[u8]) {

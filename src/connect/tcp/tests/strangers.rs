@@ -27,11 +27,11 @@ fn garbage_ends_no_connection_but_its_own() {
     }
     until("the garbage", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == count);
     assert!(b.got.is_empty() && b.carrier.is_idle());
-    let mut told: Vec<_> = b.refused.iter().map(|refusal| refusal.from).collect();
+    let mut from: Vec<_> = b.refused.iter().map(|refusal| refusal.from).collect();
     let mut wanted: Vec<_> = strangers.iter().map(|stranger| stranger.local_addr().ok()).collect();
-    told.sort();
+    from.sort();
     wanted.sort();
-    assert_eq!(told, wanted);
+    assert_eq!(from, wanted);
     let unsealed = b.refused.iter().filter(|refusal| matches!(refusal.why, HelloError::Unsealed { .. })).count();
     assert_eq!(unsealed, 2, "{:?}", b.refused);
     a.send(&b.address, 1);

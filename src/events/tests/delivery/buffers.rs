@@ -35,17 +35,17 @@ fn a_budget_bounds_the_events_of_one_delivery_and_every_registration_gets_its_tu
 #[test]
 fn a_full_buffer_drops_new_events_counts_them_and_reports_the_loss_once() {
     let (_alone, seen, registration) = listening(buffered(4));
-    let told = told(&registration);
+    let losses = losses(&registration);
     (1..=7).for_each(raise_number);
     assert_eq!(registration.dropped(), 3);
-    assert_eq!(*told.lock().expect("no panic"), [], "not from within the raising");
+    assert_eq!(*losses.lock().expect("no panic"), [], "not from within the raising");
     deliver_all();
     deliver_all();
     assert_eq!(seen.numbers(), [1, 2, 3, 4]);
-    assert_eq!(*told.lock().expect("no panic"), [3]);
+    assert_eq!(*losses.lock().expect("no panic"), [3]);
     (8..=9).for_each(raise_number);
     deliver_all();
-    assert_eq!(*told.lock().expect("no panic"), [3], "nothing new was lost");
+    assert_eq!(*losses.lock().expect("no panic"), [3], "nothing new was lost");
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn a_dropped_handler_that_is_set_later_gets_earlier_losses() {
     let registration = listen(buffered(2), Seen::default().callback());
     (1..=5).for_each(raise_number);
     deliver_all();
-    let told = told(&registration);
+    let losses = losses(&registration);
     deliver_all();
-    assert_eq!(*told.lock().expect("no panic"), [3]);
+    assert_eq!(*losses.lock().expect("no panic"), [3]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ proptest! {
         let _alone = alone();
         let seen = Seen::default();
         let registration = listen(buffered(room), seen.callback());
-        let told = told(&registration);
+        let losses = losses(&registration);
         let mut raised = 0;
         for (step, count) in steps {
             match step {
@@ -159,7 +159,7 @@ proptest! {
         deliver_all();
         let got = seen.numbers();
         prop_assert!(got.is_sorted());
-        prop_assert_eq!(told.lock().expect("no panic").iter().sum::<u64>() + got.len() as u64, u64::from(raised));
+        prop_assert_eq!(losses.lock().expect("no panic").iter().sum::<u64>() + got.len() as u64, u64::from(raised));
     }
 }
 

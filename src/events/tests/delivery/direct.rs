@@ -14,10 +14,10 @@ fn the_engine_delivers_nothing_and_finishes_no_registration_within_a_callback() 
     let _alone = alone();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let event_type = TypeId::of_matching(3).expect("there is one");
-    let told = Arc::clone(&seen);
+    let noted = Arc::clone(&seen);
     let registration = calling(event_type, Safety::None, Options::default(), move |instance, _, _| {
         let Some(Value::U64(id)) = instance.value(0) else { panic!("a number") };
-        told.lock().expect("no panic").push(id);
+        noted.lock().expect("no panic").push(id);
     });
     assert!(registration.is_direct());
     keep(&registration, &event(3, 7));
@@ -38,7 +38,7 @@ fn the_engine_delivers_nothing_and_finishes_no_registration_within_a_callback() 
     let after = counts(matching_source());
     // Only the called event counts; the one kept for a freed registration does not.
     assert_eq!([after.raised - before.raised, after.delivered - before.delivered], [1, 1]);
-    count_told_again();
+    count_further_delivery();
     assert_eq!(counts(matching_source()).raised, after.raised - 1);
     deliver_pending(Safety::None);
     assert!(is_freed.load(Ordering::Relaxed) && !is_within());
@@ -52,10 +52,10 @@ fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
     let options = Options { room: 4, ..Options::default() };
     let registration = calling(event_type, Safety::ThreadSafe, options, |_, _, _| {});
     let lost = Arc::new(AtomicU64::new(0));
-    let told = Arc::clone(&lost);
+    let noted = Arc::clone(&lost);
     let on_dropped: DroppedCallback = Arc::new(move |count, source, _, _| {
         assert_eq!(source, matching_source());
-        told.fetch_add(count, Ordering::Relaxed);
+        noted.fetch_add(count, Ordering::Relaxed);
     });
     set_dropped(&registration, Some(on_dropped)).expect("not freed");
     for id in 0..7 {
@@ -72,11 +72,11 @@ fn the_engine_delivers_and_counts_events_of_the_fast_buffering_path_as_all_other
     let _alone = alone();
     let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     let event_type = TypeId::of_matching(5).expect("there is one");
-    let told = Arc::clone(&seen);
+    let noted = Arc::clone(&seen);
     let registration = calling(event_type, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         assert_eq!((instance.event_type, instance.source), (event_type, matching_source()));
         let unexpected = instance.value(8).expect("ten elements").to_string();
-        told.lock().expect("no panic").push((instance.timestamp, unexpected));
+        noted.lock().expect("no panic").push((instance.timestamp, unexpected));
     });
     let before = counts(matching_source());
     let quickly = |time: u32| {

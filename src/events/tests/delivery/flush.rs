@@ -53,10 +53,10 @@ fn a_flush_within_a_callback_delivers_nothing() {
     let inner = Seen::default();
     let _waiting = listen_to(NUMBERED, Safety::None, Options::default(), inner.callback());
     let flushed = Arc::new(AtomicBool::new(true));
-    let told = Arc::clone(&flushed);
+    let noted = Arc::clone(&flushed);
     let _asking = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |_, _, _| {
         deliver_pending(Safety::None);
-        told.store(flush(Safety::None), Ordering::SeqCst);
+        noted.store(flush(Safety::None), Ordering::SeqCst);
     });
     raise_number(1);
     assert!(!flushed.load(Ordering::SeqCst));

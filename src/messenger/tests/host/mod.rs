@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test host: a process with one communicator whose ports are queues. `ports` sends and reads, `tools` keeps what
-//! tools are told. Called by the tests of this folder. Grade: test. Threads: one.
+//! The test host: a process with one communicator whose ports are queues. `ports` sends and reads, `tools` keeps the
+//! events. Called by the tests of this folder. Grade: test. Threads: one.
 
 mod ports;
 mod tools;
@@ -48,7 +48,7 @@ pub(super) struct SmallHost {
     pub(super) can_register: bool,
     /// Further registrations of a send's memory, with other rails.
     pub(super) others: Vec<(usize, ())>,
-    /// Numbers of rails by which tools were told that messages go.
+    /// Numbers of rails by which events say that messages go.
     pub(super) rails: Vec<u32>,
     /// Reads in flight: the receive, the rail, the key, and the part.
     pub(super) reads: VecDeque<(usize, usize, u32, Part)>,
@@ -60,8 +60,8 @@ pub(super) struct SmallHost {
     pub(super) room: usize,
     /// Events: a message arrived (a), was stored (i), was taken out of its queue (r); the transfer of a request begins
     /// (B), continues (C), ends (E), with the offset and the number of bytes.
-    pub(super) told: Vec<(char, usize, (u64, u64))>,
-    /// Whether tools are told, and of paths, too.
+    pub(super) raised: Vec<(char, usize, (u64, u64))>,
+    /// Whether tools listen, and to paths, too.
     pub(super) hears: Option<bool>,
     /// Number of the next request or message, for tools.
     pub(super) next_number: u64,
@@ -116,7 +116,7 @@ impl SmallHost {
             is_down: None,
             kernel_copies: None,
             room,
-            told: Vec::new(),
+            raised: Vec::new(),
             hears: Some(false),
             next_number: NUMBER,
         }

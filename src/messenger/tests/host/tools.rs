@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tools of the test host, which keep what they are told. Grade: test. Threads: one.
+//! The tools of the test host, which keep the events. Grade: test. Threads: one.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl Tools for SmallHost {
     fn listeners_of(&mut self, _request: usize) -> Option<bool> {
         self.hears
     }
-    fn hear(hears_paths: bool, event: Event) -> bool {
+    fn wants(hears_paths: bool, event: Event) -> bool {
         hears_paths || event != Event::Protocol
     }
     fn numbers(&mut self, count: u64) -> u64 {
@@ -25,7 +25,7 @@ impl Tools for SmallHost {
     fn of_spec((): &()) -> ((i32, i32), usize) {
         ((0, 0), 0)
     }
-    fn tell(&mut self, _: bool, event: Event, _id: u64, request: usize) {
+    fn raise(&mut self, _: bool, event: Event, _id: u64, request: usize) {
         let step = match event {
             Event::XferBegin => 'B',
             Event::XferContinue => 'C',
@@ -35,18 +35,18 @@ impl Tools for SmallHost {
             Event::SearchUnexpectedEnd => ')',
             _ => return,
         };
-        self.told.push((step, request, (0, 0)));
+        self.raised.push((step, request, (0, 0)));
     }
-    fn tell_of_message(&mut self, _: bool, event: Event, id: u64, (): &mut ()) {
+    fn raise_of_message(&mut self, _: bool, event: Event, id: u64, (): &mut ()) {
         let step = match event {
             Event::Arrived => 'a',
             Event::InsertUnexpected => 'i',
             Event::RemoveUnexpected => 'r',
             _ => return,
         };
-        self.told.push((step, id as usize, (0, 0)));
+        self.raised.push((step, id as usize, (0, 0)));
     }
-    fn tell_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
+    fn raise_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
         self.rails.push(path.rails);
     }
     fn rank_in_job(&mut self, (): (), rank: i32) -> u32 {
@@ -55,7 +55,7 @@ impl Tools for SmallHost {
     fn wants_step(&mut self, _step: TypeId) -> bool {
         true
     }
-    fn step(&mut self, _step: TypeId, told: XferBegin, _by: Option<Completed>) {
-        self.told.last_mut().expect("its request's event comes first").2 = (told.offset, told.bytes);
+    fn step(&mut self, _step: TypeId, elements: XferBegin, _by: Option<Completed>) {
+        self.raised.last_mut().expect("its request's event comes first").2 = (elements.offset, elements.bytes);
     }
 }

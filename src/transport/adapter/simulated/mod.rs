@@ -8,7 +8,7 @@
 //! link. It fails if the test makes its queue pair fail, or if the peer's has failed. This file has the network,
 //! `queue_pair.rs` the queue pairs and their states, `responder.rs` the execution of requests, `objects.rs` the other
 //! objects of a port. The engine's tests dictate the events of one port (`script.rs`), those of the plugin let the
-//! network move. hw-tests compares the adapters with real ones (tests/engine/random). Threads: the test's.
+//! network move. hw-tests compares the adapters with real ones (tests/engine/random). Grade: test. Threads: the test's.
 
 pub(crate) mod objects;
 pub(crate) mod queue_pair;

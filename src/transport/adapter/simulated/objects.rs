@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The objects of a simulated port, except for its queue pairs: its queues, slots and carriers of hellos. Called by the
-//! transport. Threads: the test's.
+//! transport. Grade: test. Threads: the test's.
 
 use super::queue_pair::QueuePair;
 use super::{Fabric, PortState, Span};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Simulated queue pairs: their states, the transitions that verbs permit, and the posted requests. Destroying a queue
 //! pair discards its completions that were not polled, receives included, as mlx5 and `bnxt_re` do. Called by the
-//! transport. Threads: the test's.
+//! transport. Grade: test. Threads: the test's.
 
 use super::{FIRST, Fabric, Memory, Span};
 use crate::transport::adapter;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes a request of a simulated queue pair at its peer, or refuses it as the InfiniBand specification prescribes
-//! (9.9.3, responder side behavior; 11.6.2, completion return status). Called by the network. Threads: the test's.
+//! (9.9.3, responder side behavior; 11.6.2, completion return status). Called by the network. Grade: test. Threads: the
+//! test's.
 
 use super::queue_pair::{QpState, Work};
 use super::{Access, Span, State, Status, WorkCompletion, WrId};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated adapter of one port whose events the test dictates: refusals, completions, messages that arrive. It has
-//! no memory: each byte of a slot is the slot's number. Hellos leave the fabric, and the test carries them.
+//! no memory: each byte of a slot is the slot's number. Hellos leave the fabric, and the test carries them. Grade:
+//! test. Threads: the test's.
 
 use super::objects::{Completions, Receives};
 use super::queue_pair::QpState;

@@ -173,8 +173,11 @@ fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_
     let failed = Err(Failed { status: Status::RETRY_EXCEEDED, posted: true });
     assert_eq!(pair.a.ended(), [(2, Ok(())), (3, failed), (4, FLUSHED), (5, FLUSHED)]);
     assert_eq!((pair.a.failures(), pair.a.port.tx.credits()), (1, CAPACITY - SLOTS));
-    let told = pair.a.port.take_untold();
-    assert!(told.len() == 1 && told[0].contains("RETRY_EXC_ERR") && told[0].contains("fabric0:1"), "{told:?}");
+    let reasons = pair.a.port.take_unprinted();
+    assert!(
+        reasons.len() == 1 && reasons[0].contains("RETRY_EXC_ERR") && reasons[0].contains("fabric0:1"),
+        "{reasons:?}"
+    );
 }
 
 #[test]

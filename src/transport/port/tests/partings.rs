@@ -74,7 +74,7 @@ fn peers_that_come_and_go_leave_no_connection_behind_and_no_report() {
         }
         assert!(pair.a.port.has_gone(peer) && pair.a.port.parted.is_empty());
         assert_eq!((pair.a.script.living(), pair.b.script.living()), (0, 0));
-        assert_eq!((pair.a.failures(), pair.a.port.take_untold().len()), (0, 0));
+        assert_eq!((pair.a.failures(), pair.a.port.take_unprinted().len()), (0, 0));
         assert_eq!(pair.a.port.connections.all().filter_map(|of| pair.a.port.connections.get(of)).count(), 0);
         // Another instance with the same name.
         pair.a.peer = pair.a.port.peer(name, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets of the handshake that a port refuses: it counts each, and tells a verbose user once of each kind.
+//! Packets of the handshake that a port refuses: it counts each, and prints each kind once for a verbose user.
 
 use super::*;
 use crate::connect::Refusal;
@@ -8,13 +8,13 @@ use pair::Published;
 use std::sync::Mutex;
 
 /// The processes of a pair, and the lines for a user of this verbosity.
-struct Told {
+struct Printing {
     published: Published,
     verbosity: u64,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-impl Directory for Told {
+impl Directory for Printing {
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
         self.published.entry(peer, port)
     }
@@ -27,17 +27,17 @@ impl Directory for Told {
         self.verbosity
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         self.lines.lock().expect("no test failed in it").push(line.to_owned());
     }
 }
 
 #[test]
-fn a_port_counts_each_refused_packet_and_tells_a_verbose_user_once_of_each_kind() {
+fn a_port_counts_each_refused_packet_and_prints_each_kind_once_for_a_verbose_user() {
     for (verbosity, kinds) in [(0, 0), (1, 3)] {
         let mut pair = Pair::apart();
         let (lines, published) = (Arc::default(), pair.published.clone());
-        pair.a.port.directory = Box::new(Told { published, verbosity, lines: Arc::clone(&lines) });
+        pair.a.port.directory = Box::new(Printing { published, verbosity, lines: Arc::clone(&lines) });
         pair.b.send(1).expect("it may wait");
         let good = Hello::decode(&pair.b.script.state().sent[0].1, &pair.a.key).expect("sealed for the other side");
         let mut of_nobody = good;

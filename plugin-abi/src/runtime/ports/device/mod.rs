@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Type names for the ports of this process: over libibverbs, with Open MPI's cache of registrations. In unit tests
-//! `fabric` replaces both. Used by all modules that name a port. Grade: none, only types. Threads: any.
+//! `fabric` replaces both. Used by all modules that name a port. Grade: setup (only types). Threads: any.
 
 use engine::transport::{self, adapter::verbs::Verbs};
 

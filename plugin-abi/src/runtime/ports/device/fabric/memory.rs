@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes. As in a work
-//! request, memory is named by its address. Called by the simulated adapters and the PML. Threads: the test's.
+//! request, memory is named by its address. Called by the simulated adapters and the PML. Grade: test. Threads: the
+//! test's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fabric of the unit tests: simulated adapters (`engine::transport::adapter::simulated`) over real memory.
-//! `memory.rs` has the registrations. Called by `pml/tests/world.rs`. Threads: the test's.
+//! `memory.rs` has the registrations. Called by `pml/tests/world.rs`. Grade: test. Threads: the test's.
 
 mod memory;
 
