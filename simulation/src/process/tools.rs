@@ -5,11 +5,12 @@
 //! and by [`super::calls`]. Grade: test. Threads: one. Tests: `tests/trace.rs`.
 
 use ibex::events::{CommunicatorCreated, CommunicatorFreed, MatchingEvent, ProtocolEvent, TypeId};
+use ibex::messenger::events::at_once::raise_at_once;
 use ibex::messenger::events::transfers::Bytes;
 use ibex::messenger::events::{self, Event, messages};
 use ibex::messenger::host::{Data as _, Tools};
 use ibex::messenger::matching::Envelope;
-use ibex::messenger::path_taken::{PathTaken, lookup};
+use ibex::messenger::path_taken::PathTaken;
 use ibex::messenger::receive::arrived::Arrival;
 use ibex::messenger::receive::search;
 use ibex::messenger::request::{Outcome, Role};
@@ -34,14 +35,10 @@ impl Process {
         if self.recorder.is_none() {
             return;
         }
-        let (id, path) = (self.numbers(1), lookup::eager(&*self.shared, route, length));
-        let mut spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
-        for event in [Event::Activate, Event::XferBegin, Event::XferEnd, Event::Complete, Event::Notify] {
-            if event == Event::XferEnd {
-                self.put_path(id, (context, length), path);
-            }
-            self.tell_of_message((), event, id, &mut spec);
-        }
+        let spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
+        let shared = self.shared();
+        let is_told = raise_at_once(&*shared, self, (), (context, route), spec, true, |_| true);
+        assert!(is_told.is_ok(), "it was posted");
     }
 
     /// Delivers an eager message to its posted receive, if there is one, while its port polls. Returns whether it did.
@@ -169,6 +166,10 @@ impl Tools for Process {
         let known = self.requests.get(request);
         let (id, of) = (known.core.watched.id, (known.context, length));
         self.put_path(id, of, path);
+    }
+
+    fn tell_path_of_message(&mut self, (): (), id: u64, spec: &MatchingEvent, path: PathTaken) {
+        self.put_path(id, (spec.context, spec.bytes as usize), path);
     }
 
     fn rank_in_job(&mut self, _: u32, rank: i32) -> u32 {

@@ -58,6 +58,9 @@ pub trait Tools: Communicators {
     /// Gives listeners the path of a request's message: the message's number (0: unknown) and its length in bytes.
     fn tell_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
 
+    /// Gives listeners the path of the message of a send without a request, by its number and specification.
+    fn tell_path_of_message(&mut self, to: Self::Listeners, id: u64, spec: &Self::Spec, path: PathTaken);
+
     /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
     fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
 
