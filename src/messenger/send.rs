@@ -67,6 +67,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         announce(process, host, request, (of, is_long, path == SendPath::Rendezvous { counted: true }));
         return true;
     }
+    host.sends_whole(request);
     if !events::begins_whole(process, host, request, route) {
         found_no_room(process, host, request);
         return false;

@@ -176,15 +176,6 @@ impl Tools for Process {
         rank as u32
     }
 
-    fn sends_whole(&mut self, send: Handle) {
-        let peer = self.requests.get(send).core.peer;
-        self.may_send_whole(peer);
-    }
-
-    fn stored(&mut self, source: i32) {
-        self.must_hold_back(source);
-    }
-
     fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {
         match held_back {
             Some(Account(route)) => _ = self.holds_back.insert(self.rank_of(route)),

@@ -206,7 +206,6 @@ fn begins_by<H: Host>(host: &mut H, request: H::Handle, moved: Moved, how: impl 
 /// and returns false: the message pends, so its transfer does not begin.
 #[inline]
 pub(super) fn begins_whole<H: Host>(process: &H::Process, host: &mut H, send: H::Handle, route: Route) -> bool {
-    host.sends_whole(send);
     if has_begun(host, send) || host.is_silent(send) {
         return true;
     }

@@ -79,13 +79,6 @@ pub trait Tools: Communicators {
         self.known_route(of, rank)
     }
 
-    /// Notes that a message is about to be sent whole. A simulated host checks that it may.
-    fn sends_whole(&mut self, _send: Self::Handle) {}
-
-    /// Notes that a message of this rank was stored as unexpected. A simulated host checks that its sender is held
-    /// back.
-    fn stored(&mut self, _source: i32) {}
-
     /// Enters in the flight recorder that a peer is held back, or that all may go on.
     fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}
 }
