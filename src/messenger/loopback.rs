@@ -11,7 +11,7 @@ use super::events::transfers::Bytes;
 use super::header::Memory;
 use super::host::{Data, Host, Process as _};
 use super::matching::Envelope;
-use super::path_taken::PathTaken;
+use super::path_taken::{PathTaken, Reason};
 use super::receive::arrived::{Arrival, Arrived, Body, SHORT};
 use super::receive::search;
 use super::request::transfer_id::TransferId;
@@ -39,7 +39,7 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
         body
     } else {
         core.transfer = Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
-        let memory = Memory { key: 0, address: 0, length: length as u64 };
+        let memory = Memory::Unreadable { why: Reason::Loopback, length: length as u64 };
         Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
     };
     let message = Arrived { from: Route::LOOPBACK, id, body };

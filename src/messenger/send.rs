@@ -67,6 +67,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         announce(process, host, request, (of, is_long, path == SendPath::Rendezvous { counted: true }));
         return true;
     }
+    host.sends_whole(request);
     if !events::begins_whole(process, host, request, route) {
         found_no_room(process, host, request);
         return false;
@@ -123,9 +124,9 @@ fn announce<H: Host>(
     let core = host.core(request);
     let (route, length) = (core.route, core.data.length() as u64);
     let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };
-    let (how, memory) = match &exposed {
-        Ok(exposed) => ((Protocol::Read, Reason::Size), Memory { key: exposed.key, address: exposed.address, length }),
-        Err(why) => (unreadable(length, *why), Memory { key: why.code(), address: 0, length }),
+    let (how, memory) = match exposed {
+        Ok(Exposed { key, address, .. }) => ((Protocol::Read, Reason::Size), Memory::Readable { key, address, length }),
+        Err(why) => (unreadable(length, why), Memory::Unreadable { why, length }),
     };
     let Exposed { registered, others, keys, .. } = exposed.unwrap_or_default();
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.

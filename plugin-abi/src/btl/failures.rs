@@ -13,7 +13,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::module::Module;
 use super::two_sided::detour;
-use crate::runtime::{failures, guard, messages, modex};
+use crate::runtime::{failures, guard, libmpi, messages, modex};
 
 /// Prints the reason of a failed request, and returns the code for its callback.
 #[cold]
@@ -70,8 +70,7 @@ pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
     messages::operation_failed(text);
     report(module, peer.and_then(modex::process), text);
     // Only ob1 registers a callback; with another PML the job goes on until here.
-    // SAFETY: ends the process.
-    unsafe { sys::ibex_abort(1) };
+    libmpi::abort();
 }
 
 #[cold]

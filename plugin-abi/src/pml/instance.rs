@@ -119,9 +119,6 @@ static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 thread_local! {
     /// The PML of the process that runs now, in a test with several processes.
     pub(crate) static OF_TEST: Cell<Option<&'static Pml>> = const { Cell::new(None) };
-
-    /// Whether one of these processes has ended the job.
-    pub(crate) static JOB_HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns the PML; `None` before it is initialised and after it has ended.

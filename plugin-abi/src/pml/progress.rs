@@ -17,7 +17,6 @@ use engine::messenger::rails::completions::{self, Receiver};
 use engine::messenger::receive::search;
 use engine::messenger::send;
 use engine::transport::{Polled, TakesRequests, Token};
-use ibex_ffi::openmpi::sys;
 
 use super::host;
 use super::instance::{Pml, Rail, State, pml};
@@ -35,8 +34,7 @@ pub(crate) extern "C" fn pml_progress() -> c_int {
     fence("pml_progress", 0, || {
         if guard::broken() {
             // After a panic, which was reported, other processes would wait for this one for ever.
-            // SAFETY: ends the process.
-            unsafe { sys::ibex_abort(1) };
+            libmpi::abort();
         }
         if !events::is_idle() {
             show();
@@ -323,15 +321,10 @@ fn deliver(pml: &Pml, frame: &mut Frame) {
 /// Ends the job, because MPI has no other way to report a lost peer. Prints the reason, unless it was printed.
 #[cold]
 fn end_job(pml: &Pml) {
-    #[cfg(test)]
-    if super::instance::OF_TEST.get().is_some() {
-        return super::instance::JOB_HAS_ENDED.set(true);
-    }
     for rail in pml.rails() {
         if let Some(mut port) = rail.enter() {
             failures::print_reasons(&mut port);
         }
     }
-    // SAFETY: ends the process.
-    unsafe { sys::ibex_abort(1) };
+    libmpi::abort();
 }

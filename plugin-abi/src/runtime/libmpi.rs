@@ -9,6 +9,10 @@ use ibex_ffi::openmpi::sys;
 #[cfg(not(test))]
 use sys as libraries;
 
+#[cfg(not(test))]
+pub(crate) use ibex_ffi::openmpi::variable::is_set;
+#[cfg(test)]
+pub(crate) use libraries::is_set;
 pub(crate) use libraries::{
     ibex_comm_is_inter, ibex_comm_member, ibex_comm_peer, ibex_communicator_release, ibex_convertor_destruct,
     ibex_convertor_receive, ibex_convertor_send, ibex_message_alloc, ibex_message_null, ibex_message_return,
@@ -22,6 +26,13 @@ pub(crate) use libraries::{
 pub(crate) fn request_empty() -> *mut sys::ompi_request_t {
     // SAFETY: takes the address of an object that Open MPI never frees.
     unsafe { libraries::ibex_request_empty() }
+}
+
+/// Ends the job.
+#[cold]
+pub(crate) fn abort() {
+    // SAFETY: it may be called at any time. It ends the process; a stand-in returns.
+    unsafe { libraries::ibex_abort(1) };
 }
 
 /// Calls Open MPI's progress engine. Nothing is entered, so that callbacks may call the PML.

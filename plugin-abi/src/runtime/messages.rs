@@ -13,8 +13,10 @@ use engine::limits;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
 use ibex_ffi::openmpi::process::Process;
-use ibex_ffi::openmpi::{variable, version};
+use ibex_ffi::openmpi::version;
 use ibex_ffi::verbs::Status;
+
+use super::libmpi;
 
 /// Prints a message that may concern other processes of the host, too: only the first of them prints it.
 fn of_host(text: &str) {
@@ -164,7 +166,7 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
 
 /// A connection failed. The caller then notifies Open MPI, which ends the job.
 pub(crate) fn peer_failed(failure: &str) {
-    let is_probed = variable::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"));
+    let is_probed = libmpi::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"));
     let advice = if is_probed || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
     with_flight(&format!("ibex lost a peer: {failure}{advice}"));
 }

@@ -74,6 +74,11 @@ impl Communicators for Process {
         self.messenger.rails.known.get(&name(rank as u32)).copied()
     }
 
+    fn sends_whole(&mut self, send: Handle) {
+        let peer = self.requests.get(send).core.peer;
+        self.may_send_whole(peer);
+    }
+
     fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
         let request = self.requests.get(send);
         let (context, peer) = (request.context, request.core.peer);

@@ -2,8 +2,8 @@
 //! What the messenger's rails ask of a process: the memory that its adapters access, the tokens of its requests, and
 //! the routes to other processes. Grade: test. Threads: one.
 
-use ibex::messenger::header::Header;
-use ibex::messenger::host::{Host, Memory, Peers, Process as _, Record};
+use ibex::messenger::header::{Header, Match};
+use ibex::messenger::host::{Memory, Peers, Process as _, Record};
 use ibex::messenger::rails::routes;
 use ibex::messenger::rails::send_buffers::BufferId;
 use ibex::messenger::receive;
@@ -146,22 +146,23 @@ impl Peers for Process {
         if let (Header::Flow(word), Some(sender)) = (header, sender) {
             self.hears(sender, word);
         }
-        let is_early = is_early(&header, |context| self.has_context(context));
+        let begun = begun(&header);
+        let is_early = begun.is_some_and(|of| !self.has_context(of.context));
         receive::handle(shared, self, bytes, || sender);
         assert!(!is_early || self.messenger.flow.kept.bytes() > kept, "an early message takes memory");
-        let sender = sender.expect("the sender of a message is known");
-        if self.messenger().flow.kept.bytes() > kept && sender != Route::UNKNOWN {
-            // Also if the messenger keeps it until its communicator is added.
-            self.must_hold_back(self.rank_of(sender));
+        let is_unknown = sender.expect("the sender of a message is known") == Route::UNKNOWN;
+        // The messenger cannot look an unknown sender up before the communicator is added.
+        if let Some(of) = begun.filter(|_| self.messenger.flow.kept.bytes() > kept && !(is_early && is_unknown)) {
+            self.must_hold_back(of.rank);
         }
     }
 }
 
-/// Whether a message begins a send, in a communicator that is not there yet.
-fn is_early(header: &Header, is_there: impl Fn(u32) -> bool) -> bool {
+/// Returns the communicator and the sender of a message that begins a send.
+const fn begun(header: &Header) -> Option<Match> {
     use Header::{Eager, ReadyToSend, ReadyToSendKeyed, Synchronous};
-    match header {
-        Eager(of) | Synchronous(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => !is_there(of.context),
-        _ => false,
+    match *header {
+        Eager(of) | Synchronous(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => Some(of),
+        _ => None,
     }
 }

@@ -5,11 +5,12 @@
 //! by [`super::calls`]. Grade: test. Threads: one. Tests: `tests/trace.rs`.
 
 use ibex::events::{CommunicatorCreated, CommunicatorFreed, MatchingEvent, ProtocolEvent, TypeId};
+use ibex::messenger::events::at_once::raise_at_once;
 use ibex::messenger::events::transfers::Bytes;
 use ibex::messenger::events::{self, Event, messages};
 use ibex::messenger::host::{Data as _, Tools};
 use ibex::messenger::matching::Envelope;
-use ibex::messenger::path_taken::{PathTaken, lookup};
+use ibex::messenger::path_taken::PathTaken;
 use ibex::messenger::receive::arrived::Arrival;
 use ibex::messenger::request::{Outcome, Role};
 use ibex::messenger::route::{Account, Route};
@@ -33,14 +34,10 @@ impl Process {
         if self.recorder.is_none() {
             return;
         }
-        let (id, path) = (self.numbers(1), lookup::eager(&*self.shared, route, length));
-        let mut spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
-        for event in [Event::Activate, Event::XferBegin, Event::XferEnd, Event::Complete, Event::Notify] {
-            if event == Event::XferEnd {
-                self.put_path(id, (context, length), path);
-            }
-            self.raise_of_message((), event, id, &mut spec);
-        }
+        let spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
+        let shared = self.shared();
+        let is_raised = raise_at_once(&*shared, self, (), (context, route), spec, true, |_| true);
+        assert!(is_raised.is_ok(), "it was posted");
     }
 
     /// Delivers messages to posted receives while a port polls, and records that.
@@ -170,17 +167,12 @@ impl Tools for Process {
         self.put_path(id, of, path);
     }
 
+    fn raise_path_of_message(&mut self, (): (), id: u64, spec: &MatchingEvent, path: PathTaken) {
+        self.put_path(id, (spec.context, spec.bytes as usize), path);
+    }
+
     fn rank_in_job(&mut self, _: u32, rank: i32) -> u32 {
         rank as u32
-    }
-
-    fn sends_whole(&mut self, send: Handle) {
-        let peer = self.requests.get(send).core.peer;
-        self.may_send_whole(peer);
-    }
-
-    fn stored(&mut self, source: i32) {
-        self.must_hold_back(source);
     }
 
     fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {

@@ -10,6 +10,7 @@ use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, lookup};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
+use crate::messenger::receive::probe::Found;
 use crate::messenger::request::Role;
 
 /// Raises the events of a message that arrives, and of the `search` for its receive, which this runs; if the search
@@ -98,18 +99,25 @@ fn gets<H: Host>(
     }
 }
 
-/// Runs the `search` of a probe for this source and tag, and raises its events.
-pub(in crate::messenger) fn probes<H: Host, T>(
+/// Runs the `search` of a probe for this source and tag, and raises its events, and that of the message that it has taken out.
+pub(in crate::messenger) fn probes<H: Host>(
     host: &mut H,
     of: H::Communicator,
     wanted: (i32, i32),
-    search: impl FnOnce(&mut H) -> T,
-) -> T {
+    search: impl FnOnce(&mut H) -> Option<Found>,
+) -> Option<Found> {
     let Some(listeners) = host.listeners(of) else { return search(host) };
     let (id, mut spec) = (host.numbers(1), host.spec(of, wanted, 0));
     host.raise_of_message(listeners, Event::SearchUnexpectedBegin, id, &mut spec);
     let found = search(host);
     host.raise_of_message(listeners, Event::SearchUnexpectedEnd, id, &mut spec);
+    if let Some(Found { envelope, length, message: Some(handle) }) = found
+        && let Some(known) = host.queues(of).0.aside(handle).map(|message| message.id)
+    {
+        let id = raise_of_message(host, (of, envelope), Event::RemoveUnexpected, (known, length));
+        // The events of its receive name the same number.
+        _ = host.queues(of).0.aside(handle).map(|message| message.id = id);
+    }
     found
 }
 

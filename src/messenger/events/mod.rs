@@ -4,7 +4,8 @@
 //! A site first asks the host for the listeners to the communicator ([`Tools::listeners`]), and raises the event where
 //! it happens. Tools know a request by a number, from its first event until its owner knows of its end or has freed it
 //! ([`Watched::renew`]); a message from its arrival to its match ([`messages`]); and a search while it lasts. No number
-//! is used twice. [`transfers`] has the events with the bytes of each step, and [`reads`] those of RDMA reads.
+//! is used twice. [`transfers`] has the events with the bytes of each step, [`reads`] those of RDMA reads, and [`at_once`]
+//! those of a send without a request.
 //!
 //! Called by the protocols where a step happens, and by the host for the events of its calls. Grade: pending; hot for a
 //! watched message. Threads: the one that has entered the messenger. Tests: `messenger/tests`, those of the hosts, and
@@ -21,6 +22,7 @@ use super::route::Route;
 use crate::events::{EventGroup, Safety, SourceId};
 use transfers::{Bytes, Moved};
 
+pub mod at_once;
 pub mod messages;
 pub mod reads;
 pub mod transfers;
@@ -204,7 +206,6 @@ fn begins_by<H: Host>(host: &mut H, request: H::Handle, moved: Moved, how: impl 
 /// and returns false: the message pends, so its transfer does not begin.
 #[inline]
 pub(super) fn begins_whole<H: Host>(process: &H::Process, host: &mut H, send: H::Handle, route: Route) -> bool {
-    host.sends_whole(send);
     if has_begun(host, send) || host.is_silent(send) {
         return true;
     }

@@ -3,9 +3,8 @@
 //! numbers of requests and messages.
 //!
 //! The source of an event is the port whose completion reported the step, with the completion's timestamp, else the
-//! thread, with the host's time. Called by the other files here, and by the host for a send without a request. Grade:
-//! pending, while a tool listens. Threads: the one that has entered the messenger. Tests: `messenger/tests`, and
-//! `hw-tests/tools/mpi_t_transfers.c`.
+//! thread, with the host's time. Called by the other files here. Grade: pending, while a tool listens. Threads: the one
+//! that has entered the messenger. Tests: `messenger/tests`, and `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::hint::cold_path;
 
@@ -55,7 +54,7 @@ impl Bytes {
 
 /// Returns the type of the step of a transfer that an event of its request stands for, if any.
 #[inline(always)]
-const fn step(event: Event) -> Option<TypeId> {
+pub(super) const fn step(event: Event) -> Option<TypeId> {
     match event {
         Event::XferBegin => Some(XferBegin::TYPE),
         Event::XferContinue => Some(XferContinue::TYPE),
@@ -112,36 +111,6 @@ fn raise_step_of<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Move
     let elements = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
     let by = host.messenger().completed.filter(|_| moved.is_completed);
     host.step(step, elements, by);
-}
-
-/// Raises an event of a send without a request, and its transfer event.
-#[inline(always)]
-pub fn raise_at_once<H: Host>(
-    host: &mut H,
-    listeners: H::Listeners,
-    of: H::Communicator,
-    event: Event,
-    id: u64,
-    spec: &mut H::Spec,
-) {
-    host.raise_of_message(listeners, event, id, spec);
-    if let Some(step) = step(event)
-        && H::wants(listeners, Event::Transfer)
-        && host.wants_step(step)
-    {
-        raise_step_at_once(host, of, id, spec, step);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn raise_step_at_once<H: Host>(host: &mut H, of: H::Communicator, id: u64, spec: &H::Spec, step: TypeId) {
-    let ((peer, tag), length) = H::of_spec(spec);
-    let (context, source, peer) = (host.number(of), host.rank(of), host.rank_in_job(of, peer));
-    let (total, request, message) = (length as u64, id, id);
-    let (offset, bytes) = if step == XferBegin::TYPE { (0, total) } else { (total, 0) };
-    let rest = XferBegin::default();
-    host.step(step, XferBegin { request, message, offset, bytes, total, context, source, tag, peer, ..rest }, None);
 }
 
 /// Raises the event of a message of so many bytes, of which some have arrived.

@@ -43,8 +43,11 @@ use super::matching::Envelope;
 use super::path_taken::Reason;
 use arrayvec::ArrayVec;
 
+mod memory;
 #[cfg(test)]
 mod tests;
+
+pub use memory::{Memory, PortKey};
 
 /// The version of these bytes.
 pub const VERSION: u8 = 4;
@@ -160,58 +163,6 @@ impl EagerSender {
         bytes[..8].copy_from_slice(&self.0.to_le_bytes());
         bytes[8..].copy_from_slice(&tag.to_le_bytes());
         bytes
-    }
-}
-
-/// Registered memory of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// The remote key.
-    pub key: u32,
-    /// Address of the first byte.
-    pub address: u64,
-    /// Number of bytes; the memory ends within the address space.
-    pub length: u64,
-}
-
-impl Memory {
-    fn write(&self, bytes: &mut Bytes) {
-        bytes.extend(self.key.to_le_bytes());
-        bytes.extend(self.address.to_le_bytes());
-        bytes.extend(self.length.to_le_bytes());
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Memory> {
-        let (key, address, length) = (from.u32()?, from.u64()?, from.u64()?);
-        address.checked_add(length).map(|_| Memory { key, address, length })
-    }
-}
-
-/// A port of the sender by which announced data can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortKey {
-    /// Number of the port among those that the sender has published.
-    pub port: u32,
-    /// Remote key of the data at this port.
-    pub key: u32,
-}
-
-impl PortKey {
-    /// Bytes per key behind [`Header::ReadyToSendKeyed`].
-    pub const SIZE: usize = 8;
-
-    /// Encodes the keys.
-    pub fn encode(keys: &[PortKey]) -> Vec<u8> {
-        keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
-    }
-
-    /// Decodes the bytes of [`PortKey::encode`], behind a header that [`Header::decode`] has accepted.
-    pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
-        let (words, _) = bytes.as_chunks::<4>();
-        let (pairs, _) = words.as_chunks::<2>();
-        let of =
-            |[port, key]: &[[u8; 4]; 2]| PortKey { port: u32::from_le_bytes(*port), key: u32::from_le_bytes(*key) };
-        pairs.iter().map(of).collect()
     }
 }
 

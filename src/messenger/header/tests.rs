@@ -18,11 +18,18 @@ fn matched() -> impl Strategy<Value = Match> {
     (context, rank, tag).prop_map(|(context, rank, tag)| Match { context, rank, tag })
 }
 
+fn why() -> impl Strategy<Value = Reason> {
+    prop::sample::select(&[Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter])
+}
+
 fn memory() -> impl Strategy<Value = Memory> {
-    (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(key, address, length)| {
-        // The memory ends within the address space.
-        Memory { key, address, length: length.min(u64::MAX - address) }
-    })
+    prop_oneof![
+        (any::<u32>(), 1..=u64::MAX, any::<u64>()).prop_map(|(key, address, length)| {
+            // The memory ends within the address space.
+            Memory::Readable { key, address, length: length.min(u64::MAX - address) }
+        }),
+        (why(), any::<u64>()).prop_map(|(why, length)| Memory::Unreadable { why, length }),
+    ]
 }
 
 fn header() -> impl Strategy<Value = Header> {
@@ -32,12 +39,7 @@ fn header() -> impl Strategy<Value = Header> {
         (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSend(of, request, memory)),
         (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSendKeyed(of, request, memory)),
         (number(), number()).prop_map(|(segment, count)| Header::Moved { segment, count }),
-        (
-            number(),
-            number(),
-            prop::sample::select(&[Reason::Gaps, Reason::NotRegistered, Reason::Adapter]),
-            any::<u64>()
-        )
+        (number(), number(), why(), any::<u64>())
             .prop_map(|(request, receive, why, length)| { Header::ClearToSend { request, receive, why, length } }),
         (number(), any::<u64>()).prop_map(|(receive, offset)| Header::Fragment { receive, offset }),
         (number(), any::<u64>()).prop_map(|(request, length)| Header::Finished { request, length }),
@@ -116,7 +118,7 @@ fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
 
 #[test]
 fn the_longest_header_fills_its_room() {
-    let memory = Memory { key: 1, address: 2, length: 3 };
+    let memory = Memory::Readable { key: 1, address: 2, length: 3 };
     let longest = Header::ReadyToSendKeyed(Match { tag: i32::MIN, ..MATCH }, 4, memory).encode();
     assert_eq!(longest.as_slice().len(), MAX_SIZE);
 }
@@ -137,7 +139,7 @@ fn decode_refuses_unknown_kinds_and_flags() {
 #[test]
 fn decode_refuses_a_field_out_of_its_range() {
     let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
-    let up_to_the_end = Header::ReadyToSend(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
+    let up_to_the_end = Header::ReadyToSend(MATCH, 1, Memory::Readable { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [
         ("a negative rank", long, 7, 0x80),
         ("a rank that fits the short form", long, 6, 0x10),
@@ -152,7 +154,7 @@ fn decode_refuses_a_field_out_of_its_range() {
 
 #[test]
 fn decode_refuses_keys_with_a_part_of_one_behind_them() {
-    let memory = Memory { key: 1, address: 2, length: 3 };
+    let memory = Memory::Readable { key: 1, address: 2, length: 3 };
     let mut message = Header::ReadyToSendKeyed(MATCH, 1, memory).encode().to_vec();
     for length in 0..3 * PortKey::SIZE {
         let keys = Header::decode(&message).map(|(_, bytes)| PortKey::decode(bytes).len());
@@ -162,12 +164,17 @@ fn decode_refuses_keys_with_a_part_of_one_behind_them() {
 }
 
 #[test]
-fn decode_refuses_a_reason_that_no_receiver_has() {
-    let asks = Header::ClearToSend { request: 1, receive: 2, why: Reason::Adapter, length: 3 };
-    for (why, is_known) in [(Reason::Adapter.code(), true), (Reason::Size.code(), false), (u32::MAX, false)] {
-        let mut message = asks.encode();
-        message[12..16].copy_from_slice(&why.to_le_bytes());
-        assert_eq!(Header::decode(&message), is_known.then_some((asks, &[][..])), "{why}");
+fn decode_refuses_a_reason_that_no_process_has() {
+    let why = Reason::Adapter;
+    let asks = Header::ClearToSend { request: 1, receive: 2, why, length: 3 };
+    let announces = Header::ReadyToSend(MATCH, 1, Memory::Unreadable { why, length: 3 });
+    for header in [asks, announces] {
+        for (code, is_known) in [(why.code(), true), (Reason::Size.code(), false), (u32::MAX, false)] {
+            let mut message = header.encode();
+            // Both have it at this place.
+            message[12..16].copy_from_slice(&code.to_le_bytes());
+            assert_eq!(Header::decode(&message), is_known.then_some((header, &[][..])), "{code}");
+        }
     }
 }
 

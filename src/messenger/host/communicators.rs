@@ -38,6 +38,11 @@ pub trait Communicators: Ports {
     /// Stores the route of a send in its communicator, unmarked if later messages to the peer skip flow control.
     fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, skips: bool);
 
+    /// Notes that a message is about to be sent whole. A simulated host, which keeps its own record of the words of
+    /// peers, checks here that the peer permits it: later calls do not tell the message from those that waited at a
+    /// port, or for shared memory, when the word came.
+    fn sends_whole(&mut self, _send: Self::Handle) {}
+
     /// Marks these routes in all communicators, so that each later message to their peer asks flow control.
     fn mark(&mut self, routes: &[Route]);
 

@@ -59,6 +59,9 @@ pub trait Tools: Communicators {
     /// Gives listeners the path of a request's message: the message's number (0: unknown) and its length in bytes.
     fn raise_path(&mut self, to: Self::Listeners, request: Self::Handle, message: (u64, usize), path: PathTaken);
 
+    /// Gives listeners the path of the message of a send without a request, by its number and specification.
+    fn raise_path_of_message(&mut self, to: Self::Listeners, id: u64, spec: &Self::Spec, path: PathTaken);
+
     /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
     fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
 
@@ -76,13 +79,6 @@ pub trait Tools: Communicators {
     fn route_to(&mut self, _process: &Self::Process, of: Self::Communicator, rank: i32) -> Option<Route> {
         self.known_route(of, rank)
     }
-
-    /// Notes that a message is about to be sent whole. A simulated host checks that it may.
-    fn sends_whole(&mut self, _send: Self::Handle) {}
-
-    /// Notes that a message of this rank was stored as unexpected. A simulated host checks that its sender is held
-    /// back.
-    fn stored(&mut self, _source: i32) {}
 
     /// Enters in the flight recorder that a peer is held back, or that all may go on.
     fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}

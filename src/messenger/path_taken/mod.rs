@@ -111,14 +111,13 @@ pub const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.
-pub fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
-    if memory.address == 0 {
-        return Some(unreadable(memory.length, Reason::of_code(memory.key).unwrap_or(Reason::Size)));
+pub const fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
+    match *memory {
+        Memory::Unreadable { why, length } => Some(unreadable(length, why)),
+        Memory::Readable { .. } if room == 0 => Some((Protocol::Read, Reason::Size)),
+        Memory::Readable { .. } if has_gaps => Some((Protocol::Fragments, Reason::Gaps)),
+        Memory::Readable { .. } => None,
     }
-    if room == 0 {
-        return Some((Protocol::Read, Reason::Size));
-    }
-    has_gaps.then_some((Protocol::Fragments, Reason::Gaps))
 }
 
 #[cfg(test)]
@@ -138,14 +137,11 @@ mod tests {
 
     #[test]
     fn the_announcement_or_the_receiver_gives_the_reason_against_a_read() {
-        let memory = |address, length, why: Reason| Memory { key: why.code(), address, length };
-        let held_back = memory(0, 100, Reason::HeldBack);
+        let held_back = Memory::Unreadable { why: Reason::HeldBack, length: 100 };
         assert_eq!(not_read(&held_back, 100, false), Some((Protocol::Fragments, Reason::HeldBack)));
-        assert_eq!(
-            not_read(&memory(0, 0, Reason::Synchronous), 9, false),
-            Some((Protocol::Inline, Reason::Synchronous))
-        );
-        let readable = Memory { key: 2, address: 4096, length: 100 };
+        let empty = Memory::Unreadable { why: Reason::HeldBack, length: 0 };
+        assert_eq!(not_read(&empty, 9, false), Some((Protocol::Inline, Reason::HeldBack)));
+        let readable = Memory::Readable { key: 2, address: 4096, length: 100 };
         assert_eq!(not_read(&readable, 100, false), None);
         assert_eq!(not_read(&readable, 100, true), Some((Protocol::Fragments, Reason::Gaps)));
         assert_eq!(not_read(&readable, 0, false), Some((Protocol::Read, Reason::Size)));

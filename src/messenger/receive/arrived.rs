@@ -43,7 +43,7 @@ pub enum Body {
     Whole(Box<[u8]>),
     /// All the data. The sender waits until the match is acknowledged.
     Synchronous(Box<[u8]>, TransferId),
-    /// The message is announced. The data can be read, unless its address is 0.
+    /// The message is announced. The data is in this memory.
     ReadyToSend(TransferId, Memory),
     /// The message is announced with the keys of several ports.
     ReadyToSendKeyed(TransferId, Memory, Box<[PortKey]>),
@@ -71,7 +71,7 @@ impl Arrived {
         match &self.body {
             Body::Short(length, _) => usize::from(*length),
             Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
-            Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory.length as usize,
+            Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory.length() as usize,
         }
     }
 

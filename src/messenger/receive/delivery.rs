@@ -75,8 +75,8 @@ fn announced<H: Host>(
     }
     let data = &host.core(request).data;
     let (room, is_contiguous) = (data.length(), data.is_contiguous());
-    host.note(request, &Outcome::new(envelope, memory.length as usize, room));
-    let wanted = memory.length.min(room as u64);
+    host.note(request, &Outcome::new(envelope, memory.length() as usize, room));
+    let wanted = memory.length().min(room as u64);
     if wanted == 0 {
         events::begins(host, request, Bytes::All.completed());
         events::ends(host, request, Bytes::None.completed());
@@ -85,12 +85,14 @@ fn announced<H: Host>(
     }
     rendezvous::enter(host, request, &Step::Begins(sender, wanted));
     let (is_local, mut why) = (from.as_local().is_some(), Reason::Gaps);
-    if memory.address != 0 && is_contiguous {
-        let message = (from, sender, memory);
+    if let Memory::Readable { key, address, .. } = memory
+        && is_contiguous
+    {
+        let message = (from, sender, address);
         let is_begun = if is_local {
             single_copy::begin(process, host, request, message, wanted)
         } else {
-            read::begin(process, host, request, message, (keys, wanted))
+            read::begin(process, host, request, message, (key, keys, wanted))
         };
         if is_begun {
             return;

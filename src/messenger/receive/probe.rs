@@ -5,7 +5,7 @@
 //! `messenger/tests/searches.rs`, `simulation`, and `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use super::delivery;
-use crate::messenger::events::{Event, messages};
+use crate::messenger::events::messages;
 use crate::messenger::flow_control;
 use crate::messenger::host::Host;
 use crate::messenger::matching::{Envelope, MessageHandle, Pattern};
@@ -35,15 +35,6 @@ pub fn probe<H: Host>(
         let (queues, lengths) = host.queues(of);
         if takes { queues.set_aside(lengths, pattern) } else { queues.probe(pattern) }
     });
-    if let Some(Found { envelope, length, message: Some(handle) }) = found
-        && let Some(known) = host.queues(of).0.aside(handle).map(|message| message.id)
-    {
-        let id = messages::raise_of_message(host, (of, envelope), Event::RemoveUnexpected, (known, length));
-        if id != known {
-            // The events of its receive name the same number.
-            _ = host.queues(of).0.aside(handle).map(|message| message.id = id);
-        }
-    }
     if found.is_none() {
         let context = host.number(of);
         flow_control::found_nothing(process, host, context);

@@ -212,7 +212,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     /// Returns the message with this handle; `None` if it was taken.
-    pub(super) fn aside(&mut self, handle: MessageHandle) -> Option<&mut Arrived> {
+    pub(in crate::messenger) fn aside(&mut self, handle: MessageHandle) -> Option<&mut Arrived> {
         self.matching.message_mut(handle)
     }
 

@@ -192,7 +192,6 @@ pub fn store<H: Host>(
     let number_and_length = (message.id, message.length());
     let (queues, lengths) = host.queues(communicator);
     queues.insert_unexpected(lengths, envelope, message);
-    host.stored(envelope.source());
     messages::raise_of_message(host, (communicator, envelope), Event::InsertUnexpected, number_and_length);
     if host.queues(communicator).0.posted() > 0 {
         let context = host.number(communicator);

@@ -13,7 +13,7 @@ use super::{Step, fragments};
 use crate::messenger::events;
 use crate::messenger::events::reads::{self, WatchedReads};
 use crate::messenger::events::transfers::{Bytes, Moved};
-use crate::messenger::header::{Header, Memory, PortKey};
+use crate::messenger::header::{Header, PortKey};
 use crate::messenger::host::Host;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
@@ -62,18 +62,18 @@ pub struct ReadTarget<R> {
 }
 
 /// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
-/// rails that can. `keys`: those of several ports, or empty. Returns false if no rail can, or none can register the
+/// rails that can. `key`: that of the port that announced it; `keys`: those of several ports, or empty. Returns false if no rail can, or none can register the
 /// receive's memory.
 pub(crate) fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (from, sender, memory): (Route, TransferId, Memory),
-    (keys, wanted): (&[PortKey], u64),
+    (from, sender, address): (Route, TransferId, u64),
+    (key, keys, wanted): (u32, &[PortKey], u64),
 ) -> bool {
     let (only, several);
     let readable: &[(Route, u32)] = if keys.is_empty() {
-        only = [(from, memory.key)];
+        only = [(from, key)];
         &only
     } else {
         several = host.readable_by(process, from, keys, wanted);
@@ -92,7 +92,7 @@ pub(crate) fn begin<H: Host>(
     let Some(stripes) = Stripes::new(wanted, rails) else { return false };
     let core = host.core(request);
     core.route = from;
-    core.transfer = Transfer::Reading(Reads { stripes, sender, address: memory.address, watched: None });
+    core.transfer = Transfer::Reading(Reads { stripes, sender, address, watched: None });
     reads::begins(process, host, request);
     post(process, host, request);
     true

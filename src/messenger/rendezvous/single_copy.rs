@@ -8,7 +8,7 @@
 use super::{Step, fragments};
 use crate::messenger::events;
 use crate::messenger::events::transfers::Bytes;
-use crate::messenger::header::{Header, Memory};
+use crate::messenger::header::Header;
 use crate::messenger::host::Host;
 use crate::messenger::path_taken::Reason;
 use crate::messenger::request::Transfer;
@@ -21,14 +21,14 @@ pub fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (route, sender, memory): (Route, TransferId, Memory),
+    (route, sender, address): (Route, TransferId, u64),
     wanted: u64,
 ) -> bool {
     let core = host.core(request);
     core.route = route;
     core.transfer = Transfer::SingleCopy(sender, wanted);
     events::begins(host, request, Bytes::None.posted());
-    let is_begun = host.copy_from_process(process, request, route, (memory.address, wanted));
+    let is_begun = host.copy_from_process(process, request, route, (address, wanted));
     if !is_begun {
         // The host does not call `done` if it copies nothing.
         host.core(request).transfer = Transfer::None;

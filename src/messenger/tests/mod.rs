@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols, with a host whose ports are queues (`host`): messages to oneself and flow control here, the
-//! `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive and their
-//! receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test. Threads: one.
+//! The protocols, with a host whose ports are queues (`host`): messages to oneself, sends without a request and flow
+//! control here, the `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive
+//! and their receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test. Threads: one.
 
 mod answers;
 mod histories;
@@ -12,6 +12,8 @@ mod searches;
 
 use std::collections::{HashSet, VecDeque};
 
+use super::events::Raised;
+use super::events::at_once::raise_at_once;
 use super::flow_control::state::RECORD;
 use super::flow_control::{Limits, Word};
 use super::header::{Header, Match, Memory, PortKey};
@@ -75,6 +77,24 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
             assert_eq!(host.raised, copy_of(length as u64, send, receive));
         }
     }
+}
+
+#[test]
+fn a_send_without_a_request_raises_its_events_around_the_post_and_those_that_it_owes_if_it_is_not_posted() {
+    let raised = |paths, has_room, is_posted| {
+        let mut host = SmallHost::new();
+        let post = |host: &mut SmallHost| {
+            host.raised.push(('!', NUMBER as usize, (0, 0)));
+            is_posted
+        };
+        let result = raise_at_once(&(), &mut host, paths, ((), ROUTE), (), has_room, post);
+        assert!(host.raised.iter().all(|(_, number, _)| *number == NUMBER as usize), "one number");
+        (result, host.raised.iter().map(|(letter, ..)| letter).collect::<String>())
+    };
+    assert_eq!(raised(true, true, true), (Ok(()), "AB!pEcn".to_owned()));
+    assert_eq!(raised(false, true, true), (Ok(()), "AB!Ecn".to_owned()));
+    assert_eq!(raised(true, true, false), (Err((NUMBER, Raised::Begin)), "AB!".to_owned()));
+    assert_eq!(raised(true, false, true), (Err((NUMBER, Raised::Nothing)), "A".to_owned()));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn rendezvous_by(
     receiver.kernel_copies = kernel_copies;
     let (_, number) = sender.announced(vec![7; length]);
     let receive = receiver.request(Role::Receive, vec![0; room]);
-    let memory = Memory { key: 9, address: 4096, length: length as u64 };
+    let memory = Memory::Readable { key: 9, address: 4096, length: length as u64 };
     let body = match keys {
         Some(keys) => Body::ReadyToSendKeyed(number, memory, keys.into()),
         None => Body::ReadyToSend(number, memory),
@@ -97,7 +97,7 @@ fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_sends_finis
 fn the_reads_of_two_messages_share_a_rail_alike() {
     let (_, mut receiver) = rendezvous_by(by_rail(0), (100, 100), None, None);
     let second = receiver.request(Role::Receive, vec![0; 100]);
-    let body = Body::ReadyToSend(TransferId(9), Memory { key: 1, address: 4096, length: 100 });
+    let body = Body::ReadyToSend(TransferId(9), Memory::Readable { key: 1, address: 4096, length: 100 });
     delivery::arrived(&(), &mut receiver, second, Envelope::new(3, 7), Arrived { from: by_rail(0), id: 0, body });
     // Neither is ahead of the other by more than the reads that a message has in flight.
     let mut ahead = 0_i32;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use crate::messenger::path_taken::Reason;
 use crate::messenger::receive::probe;
 
 /// Returns an eager message from rank 3 with this tag and number.
@@ -38,7 +39,7 @@ const PATTERNS: [(Pattern, bool); 7] = [
 
 #[test]
 fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_whole_or_is_announced() {
-    let memory = Memory { key: 9, address: 0, length: 4 };
+    let memory = Memory::Unreadable { why: Reason::HeldBack, length: 4 };
     for (pattern, takes) in PATTERNS {
         let of = Match { context: CONTEXT, rank: 3, tag: 7 };
         for message in [eager(7, 1), (Header::ReadyToSend(of, 1, memory), Vec::new())] {
@@ -82,7 +83,8 @@ fn a_search_raises_its_events_before_its_receive_gets_a_message_or_is_posted() {
 #[test]
 fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
     let of = Match { context: CONTEXT, rank: 3, tag: 7 };
-    for message in [eager(7, 1), (Header::ReadyToSend(of, 1, Memory { key: 9, address: 0, length: 4 }), Vec::new())] {
+    let memory = Memory::Unreadable { why: Reason::HeldBack, length: 4 };
+    for message in [eager(7, 1), (Header::ReadyToSend(of, 1, memory), Vec::new())] {
         let mut host = SmallHost::new();
         host.handle(message);
         assert_eq!(host.raised, ['a', 'i'].map(|step| (step, NUMBER as usize, (0, 0))));
@@ -164,7 +166,7 @@ fn a_probe_asks_for_pending_messages_if_it_finds_none() {
 
 #[test]
 fn a_receive_asks_for_pending_messages_while_the_message_of_a_matched_probe_is_not_received() {
-    for (is_received, is_told) in [(false, false), (false, true), (true, false), (true, true)] {
+    for (is_received, raises) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut host = SmallHost::new();
         host.handle(eager(7, 0));
         let found = probe::probe(&(), &mut host, (), (3, 7), true).and_then(|found| found.message);
@@ -173,7 +175,7 @@ fn a_receive_asks_for_pending_messages_while_the_message_of_a_matched_probe_is_n
             let receive = host.request(Role::Receive, vec![0; LONG]);
             probe::receive(&(), &mut host, receive, found.expect("it was stored"));
         }
-        post_with_events(&mut host, Pattern::new(3, 7), is_told);
+        post_with_events(&mut host, Pattern::new(3, 7), raises);
         assert_eq!(host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT)), !is_received);
     }
 }

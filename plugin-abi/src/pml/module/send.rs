@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger;
-use engine::messenger::events::transfers::raise_at_once;
+use engine::messenger::events::at_once::raise_at_once;
 use engine::messenger::events::{self, Raised};
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Host;
@@ -32,7 +32,6 @@ use crate::runtime::libmpi;
 use crate::runtime::listeners::Event;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
-use crate::runtime::watch::number;
 
 #[inline]
 pub(crate) fn mode_of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
@@ -149,30 +148,21 @@ fn at_once_with_events(call: &Call, extent: Extent, communicator: &'static Commu
     let Some((pml, rail)) = only_rail(route, extent.length) else { return false };
     let Some(mut state) = pml.enter() else { return false };
     let Some(listeners) = call.comm.listeners(&state) else { return false };
-    let (id, mut spec) = (number(), tools::spec(call, tools::SEND, extent.length));
-    raise_at_once(&mut *state, listeners, communicator, Event::Activate, id, &mut spec);
-    // A message that pends does not begin.
-    if !rail.enter().is_some_and(|port| port.has_room(route.to())) {
-        begun(pml, state, call, (id, route), Raised::Nothing);
-        return true;
-    }
-    raise_at_once(&mut *state, listeners, communicator, Event::XferBegin, id, &mut spec);
+    let spec = tools::spec(call, tools::SEND, extent.length);
+    let has_room = rail.enter().is_some_and(|port| port.has_room(route.to()));
     let header = communicator.sender.header(call.tag);
     // Leaves the port before the next listener is called.
-    let is_posted = rail.enter().is_some_and(|mut port| {
-        inline(&mut port, route, &header, extent) || copied_apart(&mut state, &mut port, route, &header, extent)
-    });
-    if is_posted {
-        if listeners.wants(Event::Protocol) {
-            tools::raise_path_at_once(pml, listeners, (id, &spec), route);
+    let post = |state: &mut State| {
+        rail.enter().is_some_and(|mut port| {
+            inline(&mut port, route, &header, extent) || copied_apart(state, &mut port, route, &header, extent)
+        })
+    };
+    match raise_at_once(pml, &mut *state, listeners, (communicator, route), spec, has_room, post) {
+        Ok(()) => {
+            leave(pml, state);
+            listening::returns(call.tag);
         }
-        raise_at_once(&mut *state, listeners, communicator, Event::XferEnd, id, &mut spec);
-        raise_at_once(&mut *state, listeners, communicator, Event::Complete, id, &mut spec);
-        raise_at_once(&mut *state, listeners, communicator, Event::Notify, id, &mut spec);
-        leave(pml, state);
-        listening::returns(call.tag);
-    } else {
-        begun(pml, state, call, (id, route), Raised::Begin);
+        Err((id, raised)) => begun(pml, state, call, (id, route), raised),
     }
     true
 }

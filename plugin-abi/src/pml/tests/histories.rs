@@ -6,7 +6,6 @@
 use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
-use crate::pml::instance::JOB_HAS_ENDED;
 use crate::pml::module::probe::Matched;
 use crate::pml::request::Owner;
 use engine::messenger::rails::routes::SHORTEST;

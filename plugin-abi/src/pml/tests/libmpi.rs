@@ -6,7 +6,7 @@
 //! bytes in each [`STRIDE`] bytes; packing splits no block. Called by the PML, `world.rs` and `operation.rs`.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
 use ibex_ffi::openmpi::blank::Blank;
@@ -29,6 +29,8 @@ thread_local! {
     static ATTACHED: Cell<usize> = const { Cell::new(0) };
     /// Number of the next convertors, messages and copies for which Open MPI has no memory.
     pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
+    /// Whether a process has ended the job.
+    pub(super) static JOB_HAS_ENDED: Cell<bool> = const { Cell::new(false) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
         opal_proc_t { proc_name: sys::opal_process_name_t { jobid: 1, vpid: rank as u32 }, ..opal_proc_t::blank() }
     });
@@ -170,7 +172,16 @@ pub(crate) unsafe fn mca_pml_base_bsend_request_free(memory: *mut c_void) -> c_i
     sys::OPAL_SUCCESS
 }
 
+/// Nobody has set a variable. Open MPI's own look-up divides by the size of a table that `MPI_Init` makes.
+pub(crate) const fn is_set(_: &CStr, _: Option<&CStr>, _: Option<&CStr>) -> bool {
+    false
+}
+
 pub(crate) unsafe fn opal_progress() {}
+
+pub(crate) unsafe fn ibex_abort(_: c_int) {
+    JOB_HAS_ENDED.set(true);
+}
 
 pub(crate) unsafe fn ibex_convertor_receive(
     convertor: *mut opal_convertor_t,

@@ -18,7 +18,7 @@ mod world;
 use std::ptr::NonNull;
 
 use super::host::as_buffer;
-use super::instance::{JOB_HAS_ENDED, State};
+use super::instance::State;
 use super::module::{Code, persistent};
 use super::request::{Handle, Mode};
 use crate::runtime::shared_memory::OTHER;
@@ -28,7 +28,7 @@ use engine::messenger::host::{Memory, Record};
 use engine::messenger::rails::send_buffers::BufferId;
 use engine::transport::Token;
 use ibex_ffi::openmpi::sys;
-use libmpi::{BLOCK, REFUSALS};
+use libmpi::{BLOCK, JOB_HAS_ENDED, REFUSALS};
 use operation::{How, Operation, Status, laid_out};
 use process::{EAGER, SIZES, Shape};
 use world::{For, World};

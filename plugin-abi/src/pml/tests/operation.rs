@@ -8,10 +8,10 @@
 use std::mem::{forget, replace};
 use std::ptr::NonNull;
 
-use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
+use super::super::instance::{OF_TEST, Pml};
 use super::super::module::persistent::COMPLETED;
 use super::super::request::{Handle, Owner, Request, Transfer};
-use super::libmpi::{BLOCK, STRIDE};
+use super::libmpi::{BLOCK, JOB_HAS_ENDED, STRIDE};
 use ibex_ffi::openmpi::sys;
 
 /// Initial value of each byte of a receive buffer, and of the gaps of a send buffer.

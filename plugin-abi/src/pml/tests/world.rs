@@ -14,13 +14,13 @@ use ibex_ffi::openmpi::sys;
 
 use super::super::communicator::Comm;
 use super::super::datatype::Description;
-use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
+use super::super::instance::{OF_TEST, Pml};
 use super::super::module::Code;
 use super::super::module::probe::Matched;
 use super::super::module::{persistent, probe, receive, send};
 use super::super::progress;
 use super::super::request::{Call, Mode, Owner, Role};
-use super::libmpi::{self, BLOCK, STRIDE};
+use super::libmpi::{self, BLOCK, JOB_HAS_ENDED, STRIDE};
 use super::operation::{Bytes, How, Operation, laid_out};
 use super::process::{Process, Shape, communicator, divert, process};
 use crate::runtime::device::fabric::Fabric;

@@ -108,6 +108,10 @@ impl Tools for State {
         to.raise_protocol(request.core.watched.id, &mut ProtocolSpec { spec, message, path });
     }
 
+    fn raise_path_of_message(&mut self, to: &'static Listeners, id: u64, spec: &Spec, path: PathTaken) {
+        to.raise_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
+    }
+
     fn rank_in_job(&mut self, of: &'static Communicator, rank: i32) -> u32 {
         of.comm.rank_in_job(rank)
     }
@@ -153,12 +157,4 @@ pub(crate) fn freed(state: &mut State, request: Handle, is_complete: bool) {
         }
         events::raise(state, request, Event::Free);
     }
-}
-
-/// Reports the path of a message that the only port sent without a request.
-#[cold]
-#[inline(never)]
-pub(crate) fn raise_path_at_once(pml: &Pml, listeners: &Listeners, (id, spec): (u64, &Spec), route: Route) {
-    let path = lookup::eager(pml, route, spec.bytes as usize);
-    listeners.raise_protocol(id, &mut ProtocolSpec { spec: *spec, message: 0, path });
 }

@@ -39,6 +39,11 @@ impl Tools for SmallHost {
     }
     fn raise_of_message(&mut self, _: bool, event: Event, id: u64, (): &mut ()) {
         let step = match event {
+            Event::Activate => 'A',
+            Event::XferBegin => 'B',
+            Event::XferEnd => 'E',
+            Event::Complete => 'c',
+            Event::Notify => 'n',
             Event::Arrived => 'a',
             Event::InsertUnexpected => 'i',
             Event::RemoveUnexpected => 'r',
@@ -48,6 +53,9 @@ impl Tools for SmallHost {
     }
     fn raise_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
         self.rails.push(path.rails);
+    }
+    fn raise_path_of_message(&mut self, _: bool, id: u64, (): &(), _path: PathTaken) {
+        self.raised.push(('p', id as usize, (0, 0)));
     }
     fn rank_in_job(&mut self, (): (), rank: i32) -> u32 {
         rank as u32
