@@ -39,7 +39,7 @@ struct Buffers {
     followers: Vec<[usize; 2]>,
 }
 
-/// A buffer that takes part in a merge: its place in the list of registrations, and the revision of its callbacks.
+/// A buffer of a merge: its place in the list of registrations, and the revision of its callbacks.
 type Member = (usize, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq)]

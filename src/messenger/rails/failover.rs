@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
-//! (ARCHITECTURE.md, "Several ports"). `peer` chooses the port, `reorder_buffer` keeps the order at the receiver.
+//! (ARCHITECTURE.md, "Several ports"). `multi_rail/peer.rs` chooses the port,
+//! `multi_rail/reorder_buffer.rs` keeps the order at the receiver.
 //!
 //! Called by `completions`, `transmit`, `fragment` and the protocols. Grade: setup. Threads: the one that has entered
 //! the messenger, and no port. Tests: those of the hosts.

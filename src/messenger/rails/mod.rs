@@ -2,11 +2,12 @@
 //! The rails: the ports of a process, as the messenger uses them. Implements the protocols' interface to them
 //! ([`Ports`]) for each host with ports ([`PortHost`]).
 //!
-//! - [`routes`] finds the route to a peer; with several rails, [`peer`] chooses the one that messages use, its home.
+//! - [`routes`] finds the route to a peer.
 //! - [`transmit`] gives messages to the port of a route, some from [`send_buffers`]; [`fragment`] packs and posts
 //!   fragments; [`user_memory`] registers and reads data. [`completions`] handles the reports of the ports.
-//! - When a port goes down, or a connection fails, [`failover`] moves messages to another port; [`multi_rail`] and
-//!   [`reorder_buffer`] keep their order at the receiver. [`poll_interval`] says how often to poll.
+//! - With several rails, [`multi_rail`] chooses the route that a peer's messages use, its home. When a port goes down,
+//!   or a connection fails, [`failover`] moves messages to another port, and [`multi_rail`] keeps their order at the
+//!   receiver. [`poll_interval`] says how often to poll.
 //! - [`backlog`] sends by shared memory.
 //!
 //! Called by the protocols, and by the host for completions. Grade: hot for messages that are sent whole, else pending.
@@ -34,9 +35,7 @@ pub mod completions;
 pub(in crate::messenger) mod failover;
 pub(in crate::messenger) mod fragment;
 pub(in crate::messenger) mod multi_rail;
-pub(in crate::messenger) mod peer;
 pub mod poll_interval;
-pub(in crate::messenger) mod reorder_buffer;
 pub mod routes;
 pub mod send_buffers;
 pub mod transmit;

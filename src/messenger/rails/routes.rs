@@ -8,7 +8,7 @@
 //! messages, else setup. Threads: the one that has entered the messenger, and no port; for [`note`], a port. Tests:
 //! those of the hosts.
 
-use super::peer::Peer;
+use super::multi_rail::peer::Peer;
 use crate::messenger::header::PortKey;
 use crate::messenger::host::{Host, PortHost, Process};
 use crate::messenger::route::{Account, Route};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open port: combines the send side, the receive side and the connections; the plugin holds it.
 //!
-//! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
+//! Opened in `port/open`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
 //! domain are shared. The port calls back only the [`Directory`] and the handler of a poll. This file has the port's
 //! definition and the life of a peer. Grade: setup; hot are `send.rs` and `poll.rs`. Tests: `port/tests`, over a
 //! simulated adapter; the device tests in `hw-tests`.
@@ -16,8 +16,6 @@ mod open;
 mod partner;
 mod poll;
 mod send;
-#[cfg(any(test, feature = "stand-in"))]
-mod stand_in;
 mod waiting;
 
 #[cfg(test)]
@@ -28,10 +26,10 @@ use closing::Closing;
 
 pub use divert::SentMessages;
 pub use open::PortError;
+#[cfg(any(test, feature = "stand-in"))]
+pub(crate) use open::stand_in::StandIn;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
-#[cfg(any(test, feature = "stand-in"))]
-pub(crate) use stand_in::StandIn;
 pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;
@@ -269,7 +267,7 @@ impl<A: Adapter> Port<A> {
         self.handshakes.identity().port
     }
 
-    /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Pending grade.
+    /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Grade: pending.
     ///
     /// # Errors
     /// [`PortError`] if memory, or the limit of locked memory, does not suffice.

@@ -6,8 +6,9 @@
 //! MPI leaves null; so a site finds it by one load. The site calls a listener with a specification on the stack of the
 //! PML: it reads no clock and allocates nothing.
 //!
-//! Called by `tool/peruse`, `tool/matching.rs`, `watch.rs`, the PML. Grade: setup. Threads: see N1. Tests: below, and
-//! `hw-tests/tools/peruse_requests.c`. Safety, for the unsafe blocks of this file, `table.rs` and `tool/matching.rs`:
+//! Called by `tool/peruse`, `tool/mpi_t/matching.rs`, `watch.rs`, the PML. Grade: setup. Threads: see N1. Tests: below,
+//! and `hw-tests/tools/peruse_requests.c`. Safety, for the unsafe blocks of this file, `table.rs` and
+//! `tool/mpi_t/matching.rs`:
 //! - **N1** Tables and listeners are used by one thread at a time: the thread that has entered the PML (`pml/mod.rs`,
 //!   P3) or, while no PML raises events, the one inside [`without_a_face`] (both by [`change`]); or the thread that
 //!   creates a communicator, before its first use ([`begins`]). So no other thread is in a callback when its listener
@@ -60,7 +61,7 @@ pub(crate) struct Raiser {
 pub(crate) struct Queues {
     /// Counts posted receives and unexpected messages of a live communicator, in the entered PML.
     pub(crate) lengths: unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2],
-    /// `keep_alone` of `tool/matching.rs`, which counts them without a call.
+    /// `keep_alone` of `tool/mpi_t/matching.rs`, which counts them without a call.
     pub(crate) keep_alone: Function,
 }
 

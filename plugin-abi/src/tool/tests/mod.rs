@@ -17,13 +17,13 @@ use engine::events::{self, PortAsync, Safety, XferEnd};
 
 use super::arguments::{Out, Text};
 use super::host::{Code, Info};
+use super::mpi_t::registration::{DroppedFunction, FreeFunction, InstancePointer, RegistrationHandle};
+use super::mpi_t::require_none::ibex_events_flush;
 use super::mpi_t::{
     MPI_T_event_copy, MPI_T_event_get_index, MPI_T_event_get_num, MPI_T_event_get_source, MPI_T_event_get_timestamp,
     MPI_T_event_handle_alloc, MPI_T_event_handle_free, MPI_T_event_read, MPI_T_event_register_callback,
     MPI_T_event_set_dropped_handler, PMPI_T_event_read,
 };
-use super::registration::{DroppedFunction, FreeFunction, InstancePointer, RegistrationHandle};
-use super::require_none::ibex_events_flush;
 use crate::runtime::entry::{Opaque, entry3, entry4, entry5};
 
 unsafe extern "C" {

@@ -20,13 +20,13 @@ use engine::events::{self, Registration, Safety, TypeId};
 use ibex_ffi::openmpi::sys;
 use parking_lot::Mutex;
 
-use super::host;
 use super::instance::{
     DELIVERED, EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, elements, with_matching,
 };
 use crate::runtime::entry::{Opaque, entry4};
 use crate::runtime::listeners::{self, Event, Function, Listener, Spec, SpecPointer};
 use crate::runtime::watch;
+use crate::tool::host;
 
 pub(super) type Callback = (EventFunction, Opaque);
 

@@ -4,6 +4,16 @@
 //! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
 //! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
 //! hot and takes no lock. Threads: any. Tests: `tests`, and `tests/tool.rs` with `tests/tool/*.c`.
+//!
+//! `registration` has the registrations and their callbacks, `instance` the arguments of callbacks, `matching` the
+//! registrations for the PML's events, `require_none` the calls of callbacks that may do anything.
+
+mod instance;
+mod matching;
+pub(super) mod registration;
+pub(super) mod require_none;
+
+pub(crate) use matching::keep_alone;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,11 +23,10 @@ use engine::events::{self, ConvertedTimestamp, SourceId, TABLE, TypeId, Value};
 use super::arguments::{Null, Out, Room, Text};
 use super::communicator::Comm;
 use super::host::{self, Code, Datatype, Enum, Info, initialized};
-use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
-use super::require_none;
 use crate::runtime::copies;
 use crate::runtime::entry::Opaque;
 use crate::runtime::guard::fence;
+use registration::{DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
 
 const PREFIX: &str = "ibex_";
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
-//! the plugin's initialisation. Grade: setup. Tests: below, and `hw-tests`.
+//! the plugin's initialisation. `stand_in.rs` makes a port without a device, for tests. Grade: setup. Threads: one.
+//! Tests: below, and `hw-tests`.
+
+#[cfg(any(test, feature = "stand-in"))]
+pub(super) mod stand_in;
 
 use super::admission::Admission;
 use super::closing::Closing;
@@ -246,12 +250,12 @@ fn share(slots: u32, ports: u32) -> u32 {
 }
 
 /// Number of receive slots to post at a time: at most an eighth of a queue's `depth`, so that most slots are posted.
-pub(super) fn receive_batch(depth: u32) -> usize {
+fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
 
 /// Signal interval of a queue pair that takes `depth` requests: at most half, so that a full queue has one due.
-pub(super) fn signal_interval(depth: u32) -> u32 {
+fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
 
@@ -276,23 +280,23 @@ fn handshakes(
     Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
 }
 
-pub(super) struct Parts<A: Adapter> {
-    pub(super) handshakes: Handshakes<A::Carriers>,
-    pub(super) cq: A::CompletionQueue,
-    pub(super) rx: Rx<A::ReceiveQueue>,
-    pub(super) tx: Tx<A::SendSlots>,
-    pub(super) adapter: A,
-    pub(super) attributes: Attributes,
-    pub(super) counters: Counters,
-    pub(super) depth: u32,
-    pub(super) setup: Setup,
-    pub(super) choice: PortChoice,
-    pub(super) source: Option<crate::events::SourceId>,
-    pub(super) look_pause: u32,
+struct Parts<A: Adapter> {
+    handshakes: Handshakes<A::Carriers>,
+    cq: A::CompletionQueue,
+    rx: Rx<A::ReceiveQueue>,
+    tx: Tx<A::SendSlots>,
+    adapter: A,
+    attributes: Attributes,
+    counters: Counters,
+    depth: u32,
+    setup: Setup,
+    choice: PortChoice,
+    source: Option<crate::events::SourceId>,
+    look_pause: u32,
 }
 
 impl<A: Adapter> Port<A> {
-    pub(super) fn of(parts: Parts<A>, tunables: &Tunables) -> Self {
+    fn of(parts: Parts<A>, tunables: &Tunables) -> Self {
         let Parts { handshakes, cq, rx, tx, adapter, .. } = parts;
         Port {
             connections: Connections::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations of a tool: `MPI_T_event_registration`, its callbacks and its info keys. A handle given to C is a
-//! number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced. Called by `mpi_t.rs`. Grade:
+//! number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced. Called by `mpi_t`. Grade:
 //! setup; the closures made here run at the sites of events, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use engine::events::{self, EventInstance, Options, Registration, Safety, SourceId, TypeId};
 use parking_lot::Mutex;
 
-use super::communicator::Comm;
-use super::handle_numbers;
-use super::host::{self, Code, Info};
 use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
 use super::{matching, require_none};
 use crate::runtime::entry::Opaque;
 use crate::runtime::variables::now as defaults;
 use crate::runtime::watch;
+use crate::tool::communicator::Comm;
+use crate::tool::handle_numbers;
+use crate::tool::host::{self, Code, Info};
 
 /// Key: whether events are buffered until progress delivers them.
 const BUFFERED: &CStr = c"ibex_buffered";

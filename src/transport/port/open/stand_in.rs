@@ -2,14 +2,14 @@
 //! Makes a port from a stand-in for a device of libibverbs: a simulated adapter (`transport/adapter/simulated`).
 //! Compiled for tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
 
-use super::open::{Parts, receive_batch, signal_interval};
-use super::{Attributes, Port, Setup};
+use super::{Parts, receive_batch, signal_interval};
 use crate::connect::Identity;
 use crate::counters::Counters;
 use crate::select::PortChoice;
 use crate::select::address::PortEntry;
 use crate::transport::adapter::{Adapter, CompletionQueue as _, ReceiveQueue as _};
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
+use crate::transport::port::{Attributes, Port, Setup};
 use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx};
 use crate::tunables::Tunables;

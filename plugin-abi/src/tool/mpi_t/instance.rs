@@ -2,7 +2,7 @@
 //! Arguments of a tool's callback: `MPI_T_event_registration` and `MPI_T_event_instance`. An instance is either one of
 //! the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`] on the stack of its caller,
 //! which makes its elements when the callback first reads one, and its timestamp when the callback asks for it. An
-//! instance is valid only within its callback, in the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
+//! instance is valid only within its callback, in the thread that runs it. Called by `mpi_t`, `registration.rs` and
 //! `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time has a [`MatchingInstance`].
 //! Safety: N1 to N4 of `runtime/listeners`. Tests: `tests`, and `hw-tests/tools/mpi_t_matching.c`.
 
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId, TypeId};
 use engine::messenger::path_taken::PathTaken;
 
-use super::host::Code;
 use crate::runtime::entry::Opaque;
 use crate::runtime::listeners::{self, ProtocolSpec, Spec, SpecPointer};
+use crate::tool::host::Code;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub(crate) struct RegistrationHandle(pub(super) i64);
+pub(crate) struct RegistrationHandle(pub(in crate::tool) i64);
 
 /// An `MPI_T_event_instance`, valid within the callback.
 #[derive(Clone, Copy, Debug)]

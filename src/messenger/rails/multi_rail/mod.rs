@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of several rails: the peers, the endpoints by which they are reached, and the order of the messages of peers
-//! that have moved from one rail to another.
+//! Records of several rails: the peers (`peer.rs`), the endpoints by which they are reached, and the order of the
+//! messages of peers that have moved from one rail to another (`reorder_buffer.rs`).
 //!
 //! Used by `routes`, `failover` and `completions`, and by the hosts while their ports poll. Grade: hot for
 //! [`MultiRail::may_be_taken`], [`MultiRail::count`] and [`MultiRail::peer_of`], else setup. Threads: the one that has
 //! entered the messenger. Tests: below.
 
+pub(in crate::messenger) mod peer;
+mod reorder_buffer;
+
 use std::collections::HashMap;
 
-use super::peer::Peer;
-use super::reorder_buffer::ReorderBuffer;
+use peer::Peer;
+use reorder_buffer::ReorderBuffer;
+
 use crate::messenger::route::Route;
 use crate::peer::PeerName;
 use crate::transport::EndpointId;
