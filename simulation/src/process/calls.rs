@@ -43,7 +43,7 @@ impl Process {
     ) -> Option<Handle> {
         self.add_context(to.1);
         let route = self.route(to.0);
-        let is_at_once = matches!(mode, Mode::Standard | Mode::Ready) && !has_gaps;
+        let is_at_once = matches!(mode, Mode::Standard | Mode::Ready) && !has_gaps && self.paths.is_none();
         if is_at_once && self.sends_at_once(route, to, bytes) {
             return None;
         }

@@ -16,7 +16,9 @@ impl Process {
     /// Adds a communicator unless it is there, and delivers the messages that came before.
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
-        self.communicators.insert(context, Communicator::default());
+        let mut communicator = Communicator::default();
+        communicator.queues.set_raises_events(&communicator.lengths, self.paths.is_some());
+        self.communicators.insert(context, communicator);
         self.record_communicator(context);
         let shared = self.shared();
         let senders: Vec<i32> = early.iter().map(|(envelope, _)| envelope.source()).collect();

@@ -3,15 +3,18 @@
 //!
 //! [`calls`] has what a program calls, [`communicators`] its communicators, [`progress`] the poll, [`host`] and
 //! [`ports`] what the messenger calls, [`shared_memory`] the processes of the same machine, [`request`] and [`data`]
-//! the requests, [`tools`] what is recorded. Called by `world`, which never reaches into the state of one process from
-//! another. Grade: test. Threads: one. Tests: those of the crate.
+//! the requests, [`tools`] what is recorded, [`paths`] what it is told of paths, [`rails`] checks of its rails. Called
+//! by `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those
+//! of the crate.
 
 mod calls;
 mod communicators;
 mod data;
 mod host;
+mod paths;
 mod ports;
 mod progress;
+mod rails;
 mod request;
 mod shared_memory;
 mod tools;
@@ -42,6 +45,7 @@ use request::Requests;
 
 pub(crate) use calls::Wanted;
 pub(crate) use data::{Data, laid_out};
+pub(crate) use paths::Told;
 pub(crate) use request::{Ended, Handle};
 
 /// Limits of a process.
@@ -184,6 +188,10 @@ pub(crate) struct Process {
     recorder: Option<Box<Recorder>>,
     /// Whether it delivers a message while a port polls, and records that.
     is_taking: bool,
+    /// Ports that it has given up, each with the rank of the peer.
+    given_up: Vec<(usize, u32)>,
+    /// What it is told of paths, each with the number of its request; `None`: it does not listen.
+    pub(crate) paths: Option<Vec<(usize, Told)>>,
 }
 
 /// Returns the name of the process with this rank.
@@ -223,6 +231,8 @@ impl Process {
             held_by: BTreeMap::new(),
             recorder: None,
             is_taking: false,
+            given_up: Vec::new(),
+            paths: None,
             shared: Rc::new(shared),
         }
     }

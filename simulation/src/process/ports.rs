@@ -135,7 +135,10 @@ impl Peers for Process {
         }
     }
 
-    fn gives_up(&mut self, _: &Shared, _rail: usize, _failure: &Failure, _other: usize) {}
+    fn gives_up(&mut self, _: &Shared, rail: usize, failure: &Failure, other: usize) {
+        assert!(rail != other, "another port carries the messages");
+        self.given_up.push((rail, failure.peer.rank));
+    }
 
     fn has_turn(&mut self) {}
 

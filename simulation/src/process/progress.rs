@@ -4,6 +4,7 @@
 
 use ibex::messenger::host::{Memory as _, Process as _, Record};
 use ibex::messenger::rails::completions::{self, Receiver};
+use ibex::messenger::receive::search;
 use ibex::messenger::send;
 use ibex::transport::{Completion, Polled, TakesRequests, Token};
 
@@ -38,16 +39,20 @@ impl Process {
     fn poll_rail(&mut self, index: usize) -> usize {
         let shared = self.shared();
         let mut batch = self.batches[index].take().expect("a port polls once at a time");
-        let mut port = shared.port(index);
+        let (mut port, mut deferred) = (shared.port(index), None);
         let Polled { taken, reported } = self.taking(|process| {
             if shared.is_multi_rail() {
                 port.poll_direct(&mut batch, Receiver::<_, true>::new(process, index, None))
             } else {
-                port.poll_direct(&mut batch, Receiver::<_, false>::new(process, index, None))
+                let defers = process.paths.is_some();
+                port.poll_direct(&mut batch, Receiver::<_, false>::new(process, index, defers.then_some(&mut deferred)))
             }
         });
         let is_short = port.is_short_of_receives();
         drop(port);
+        if let Some(deferred) = &deferred {
+            search::deliver(&*shared, self, deferred);
+        }
         for completion in batch.completions() {
             let is_own = completions::handle(&*shared, self, index, completion);
             let of_port = matches!(completion, Completion::PeerFailed { .. } | Completion::LinkChanged { .. });

@@ -10,7 +10,7 @@ use ibex::messenger::events::transfers::Bytes;
 use ibex::messenger::events::{self, Event, messages};
 use ibex::messenger::host::{Data as _, Tools};
 use ibex::messenger::matching::Envelope;
-use ibex::messenger::path_taken::PathTaken;
+use ibex::messenger::path_taken::{PathTaken, lookup};
 use ibex::messenger::receive::arrived::Arrival;
 use ibex::messenger::request::{Outcome, Role};
 use ibex::messenger::route::{Account, Route};
@@ -36,7 +36,7 @@ impl Process {
         }
         let spec = MatchingEvent { operation: 0, ..self.spec(context, (to as i32, tag), length) };
         let shared = self.shared();
-        let is_raised = raise_at_once(&*shared, self, (), (context, route), spec, true, |_| true);
+        let is_raised = raise_at_once(&*shared, self, false, (context, route), spec, true, |_| true);
         assert!(is_raised.is_ok(), "it was posted");
     }
 
@@ -54,15 +54,15 @@ impl Process {
             let of = (self.requests.get(receive).context, Envelope::new(outcome.source, outcome.tag));
             let arrival = Arrival { from: Route::UNKNOWN, length: outcome.length, message: None };
             let shared = self.shared();
-            let _ = messages::arrives(&*shared, self, (), of, &arrival, |_| Some(receive));
-            events::raise_whole(self, (), receive, Event::XferBegin, Bytes::All);
+            let _ = messages::arrives(&*shared, self, false, of, &arrival, |_| Some(receive));
+            events::raise_whole(self, false, receive, Event::XferBegin, Bytes::All);
         }
     }
 
     /// Records that a request is complete; a buffered send was complete when it began.
     pub(super) fn record_complete(&mut self, request: Handle) {
         if self.is_taking {
-            events::raise_whole(self, (), request, Event::XferEnd, Bytes::None);
+            events::raise_whole(self, false, request, Event::XferEnd, Bytes::None);
         }
         if self.requests.get(request).attached.is_none() {
             events::raise(self, request, Event::Complete);
@@ -113,23 +113,25 @@ impl Process {
 }
 
 impl Tools for Process {
-    type Listeners = ();
+    /// Whether they hear of the paths of receives.
+    type Listeners = bool;
     type Spec = MatchingEvent;
 
-    fn listeners(&mut self, _: u32) -> Option<()> {
-        self.recorder.is_some().then_some(())
+    fn listeners(&mut self, _: u32) -> Option<bool> {
+        (self.recorder.is_some() || self.paths.is_some()).then_some(self.paths.is_some())
     }
 
-    fn listeners_of(&mut self, _: Handle) -> Option<()> {
-        self.recorder.is_some().then_some(())
+    fn listeners_of(&mut self, request: Handle) -> Option<bool> {
+        let of = self.requests.get(request).context;
+        self.listeners(of)
     }
 
-    fn wants((): (), event: Event) -> bool {
+    fn wants(_: bool, event: Event) -> bool {
         event != Event::Transfer
     }
 
-    fn wants_paths((): (), role: Role) -> bool {
-        role != Role::Receive
+    fn wants_paths(paths: bool, role: Role) -> bool {
+        paths || role != Role::Receive
     }
 
     fn numbers(&mut self, count: u64) -> u64 {
@@ -145,15 +147,18 @@ impl Tools for Process {
         ((spec.peer, spec.tag), spec.bytes as usize)
     }
 
-    fn raise(&mut self, (): (), event: Event, id: u64, request: Handle) {
+    fn raise(&mut self, _: bool, event: Event, id: u64, request: Handle) {
+        if self.recorder.is_none() {
+            return;
+        }
         let known = self.requests.get(request);
         let (context, core) = (known.context, &known.core);
         let (operation, of, length) = ((core.role == Role::Receive).into(), (core.peer, core.tag), core.data.length());
         let mut spec = MatchingEvent { operation, ..self.spec(context, of, length) };
-        self.raise_of_message((), event, id, &mut spec);
+        self.raise_of_message(false, event, id, &mut spec);
     }
 
-    fn raise_of_message(&mut self, (): (), event: Event, id: u64, spec: &mut MatchingEvent) {
+    fn raise_of_message(&mut self, _: bool, event: Event, id: u64, spec: &mut MatchingEvent) {
         let (Some(recorder), Some(of)) = (&mut self.recorder, TypeId::of_matching(event as usize)) else { return };
         let queues = &self.communicators[&spec.context].queues;
         let (posted, unexpected) = (queues.posted(), queues.unexpected());
@@ -161,18 +166,27 @@ impl Tools for Process {
         recorder.put(of.row().name, |of, source, time| event.instance(of, source, time));
     }
 
-    fn raise_path(&mut self, (): (), request: Handle, (_, length): (u64, usize), path: PathTaken) {
+    fn raise_path(&mut self, _: bool, request: Handle, (_, length): (u64, usize), path: PathTaken) {
+        self.note_path(request, length, path);
         let known = self.requests.get(request);
+        // The trace has the path from the sender alone.
+        if known.core.role == Role::Receive {
+            return;
+        }
         let (id, of) = (known.core.watched.id, (known.context, length));
         self.put_path(id, of, path);
     }
 
-    fn raise_path_of_message(&mut self, (): (), id: u64, spec: &MatchingEvent, path: PathTaken) {
+    fn raise_path_of_message(&mut self, _: bool, id: u64, spec: &MatchingEvent, path: PathTaken) {
         self.put_path(id, (spec.context, spec.bytes as usize), path);
     }
 
     fn rank_in_job(&mut self, _: u32, rank: i32) -> u32 {
         rank as u32
+    }
+
+    fn route_to(&mut self, shared: &Shared, of: u32, rank: i32) -> Option<Route> {
+        lookup::route_to(shared, self, of, rank)
     }
 
     fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {

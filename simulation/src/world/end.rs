@@ -116,6 +116,7 @@ impl World {
             }
         }
         self.check_sends();
+        self.check_paths(&takers);
         for (wish, Receive { at, handle, room, gaps, bytes }) in &self.receives {
             let Some(bytes) = bytes else {
                 if self.is_of_the_gone(*wish) {
@@ -170,6 +171,10 @@ impl World {
             }
         }
         assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
+        for process in self.processes.iter_mut().flatten() {
+            process.check_given_up();
+            (0..self.program.processes).for_each(|other| process.forget(other));
+        }
         self.add_communicators();
         self.processes.iter().flatten().for_each(Process::end_recording);
     }

@@ -3,13 +3,14 @@
 //!
 //! Each message must arrive whole and once, and in MPI's order (`model`); at the end nothing waits, and all that was
 //! taken is given back. `operations` begins the operations, of which `persistent` has those of persistent requests,
-//! `communicators` those of communicators and `parting` those of processes that part; `end` checks. Grade: test.
-//! Threads: one per world; worlds share nothing. Tests: those of the crate.
+//! `communicators` those of communicators and `parting` those of processes that part; `end` and `paths` check. Grade:
+//! test. Threads: one per world; worlds share nothing. Tests: those of the crate.
 
 mod communicators;
 mod end;
 mod operations;
 mod parting;
+mod paths;
 mod persistent;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -175,6 +176,7 @@ impl World {
     /// # Panics
     /// If a check fails.
     pub(crate) fn run(&mut self) {
+        self.listen_for_paths();
         while self.left.iter().any(|left| !left.is_empty()) {
             self.step();
         }

@@ -47,6 +47,7 @@ impl World {
                 self.fabric.set_link(self.place(at, rail), up);
                 if noticed {
                     self.notice(at as usize);
+                    self.process(at).check_homes();
                 }
             }
             Operation::Fail { .. } if self.has_failed || self.failing.is_some() => {}

@@ -2,7 +2,7 @@
 //! Finds out the path of a message: its port and queue pair, and the data from which protocol and reason follow.
 //!
 //! Called by `messenger/events` while a tool asks for it. Grade: pending. Threads: the one that has entered the
-//! messenger, and no port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
+//! messenger, and no port. Tests: `simulation/src/world/paths.rs`, and `mpi_t_protocols.c` in `hw-tests/tools`.
 
 use super::{PathTaken, Protocol, Reason, at_once, not_read};
 use crate::messenger::header::{EAGER_SIZE, Header, Match};
