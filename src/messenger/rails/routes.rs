@@ -93,16 +93,13 @@ pub fn add<H: PortHost>(process: &H::Process, host: &mut H, name: PeerName, rout
     host.messenger().rails.multi_rail.add(name, peer)
 }
 
-/// Whether messages can use this route now: its port is up, and the connection is there or may still be made.
+/// Whether messages can use this route now ([`Port::is_usable`]).
 pub(super) fn is_usable<P: Process>(process: &P, route: Route) -> bool {
-    process.enter_port(route.rail()).is_some_and(|port| !port.is_down() && has_not_failed(&port, route))
+    process.enter_port(route.rail()).is_some_and(|port| port.is_usable(route.to()))
 }
 
-fn has_not_failed<A: Adapter>(port: &Port<A>, route: Route) -> bool {
-    port.failure(route.to()).is_none() && !port.is_forgotten(route.to())
-}
-
-/// Forgets and returns the routes to a process that shares no communicator with this one any more.
+/// Forgets and returns the routes to a process that shares no communicator with this one any more. The records of
+/// several rails stay, because the process may come back.
 pub fn part<H: Host>(process: &H::Process, host: &mut H, name: PeerName) -> Vec<Route> {
     let messenger = host.messenger();
     let known = messenger.rails.known.remove(&name);
@@ -158,9 +155,9 @@ pub(super) fn readable_by<H: PortHost>(
             let mut port = process.enter_port(route.rail())?;
             let remote = u32::from(port.partner(route.to())?);
             let key = keys.iter().find(|key| key.port == remote)?.key;
-            let is_usable = !port.is_down() && has_not_failed(&port, route);
             // The port that announced the message is connected, or is about to be.
-            (is_usable && (route.rail() == from.rail() || port.is_ready(route.to()))).then_some((route, key))
+            let is_connected = route.rail() == from.rail() || port.is_ready(route.to());
+            (is_connected && port.is_usable(route.to())).then_some((route, key))
         })
         .collect();
     if wanted < SHORTEST as u64 {

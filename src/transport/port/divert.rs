@@ -100,11 +100,15 @@ impl<A: Adapter> Port<A> {
         self.connections.is_diverted(to) || self.connections.never_connected(to)
     }
 
+    /// Whether requests to this peer can use the port now: it has a link, and the connection is there or may be made.
+    pub fn is_usable(&self, to: EndpointId) -> bool {
+        !self.diversion.is_down && self.connections.takes_requests(to)
+    }
+
     /// Returns the endpoint by which this port reaches the process; `None` if there is none, or not now.
     pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
         let to = self.connections.of_peer(name)?;
-        let is_diverted = self.connections.is_diverted(to) || self.diversion.is_down;
-        (self.connections.takes_requests(to) && !is_diverted).then_some(to)
+        (self.is_usable(to) && !self.connections.is_diverted(to)).then_some(to)
     }
 
     /// Whether messages to the process wait, or were posted and may not be delivered yet.
