@@ -46,7 +46,7 @@ impl Process {
     }
 
     /// Returns the number of ports that are connected to a process.
-    fn connected(&self, other: u32) -> usize {
+    pub(crate) fn connected(&self, other: u32) -> usize {
         let is_connected = |rail: &usize| {
             let mut port = self.shared.port(*rail);
             let to = port.endpoint(name(other)).filter(|to| port.queue_pair(*to).is_some());

@@ -71,6 +71,11 @@ impl World {
             let Some(receiver) = receiver else { continue };
             assert!(receiver.iter().all(|told| self.is_by_right_port(sent, told, sent.from)), "wrong port {}", told());
             assert!(self.agree(sent, sender, receiver), "two paths {}", told());
+            let by_all = |told: &Told| how(told) == READ && told.length.min(told.room) >= SHORTEST;
+            if self.program.is_steady() && receiver.iter().any(by_all) {
+                let connected = self.processes[sent.to].as_ref().map(|process| process.connected(sent.from as u32));
+                assert_eq!(connected, Some(self.program.rails), "all ports connect for later messages");
+            }
         }
     }
 
