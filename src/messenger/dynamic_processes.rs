@@ -2,19 +2,18 @@
 //! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`.
 //!
 //! Two processes without a common communicator cannot send to each other, and either may end without notice. So this
-//! process parts from the other (`Port::part`) when their last communicator goes, and forgets it when the connections
-//! have gone; a new communicator cancels the parting. Called by `pml/module/context.rs`. Grade: setup. Threads: the one
-//! that has entered the messenger, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
+//! process parts from the other (`Port::part`) when their last communicator goes; a new communicator cancels the
+//! parting. With several ports both go on counting each other's messages: only one of them may have noticed meanwhile
+//! that a connection has gone. Called by `pml/module/context.rs`. Grade: setup. Threads: the one that has entered the
+//! messenger, and no port. Tests: below, `simulation/src/tests/meetings.rs`, and `connect_cycles.c` in `hw-tests/mpi`.
 
 use std::collections::HashMap;
 
 use super::host::{PortHost, Process};
-use super::rails::routes;
-use super::route::Route;
+use super::rails::{failover, routes};
 use crate::peer::PeerName;
-use crate::transport::SentMessages;
 
-/// Processes of other jobs that share a communicator with this one, or from which it has parted.
+/// Processes of other jobs that share a communicator with this one.
 #[derive(Debug, Default)]
 pub struct DynamicProcesses {
     /// Whether there has ever been one.
@@ -23,8 +22,6 @@ pub struct DynamicProcesses {
     members: HashMap<u32, Box<[PeerName]>>,
     /// Number of communicators of each process.
     counts: HashMap<PeerName, u32>,
-    /// Routes to the processes from which this one has parted; their connections may still exist.
-    parted: HashMap<PeerName, Vec<Route>>,
 }
 
 impl DynamicProcesses {
@@ -58,38 +55,28 @@ pub fn joined<H: PortHost>(process: &H::Process, host: &mut H, context: u32, mem
         return;
     }
     for name in &members {
-        for route in host.messenger().dynamic_processes.parted.remove(name).unwrap_or_default() {
-            if let Some(mut port) = process.enter_port(route.rail()) {
-                port.rejoin(route.to());
+        for rail in 0..process.rail_count() {
+            if let Some(mut port) = process.enter_port(rail)
+                && let Some(peer) = port.endpoint(*name).filter(|peer| port.is_forgotten(*peer))
+            {
+                port.rejoin(peer);
+                port.sent(peer).is_given_up = false;
             }
         }
+        failover::met_again(process, host, *name);
     }
     host.messenger().dynamic_processes.join(context, members);
 }
 
-/// Parts from members of a removed communicator that share no other one with this process, and forgets processes whose
-/// connections have gone since the parting.
+/// Parts from members of a removed communicator that share no other one with this process.
 pub fn left<H: PortHost>(process: &H::Process, host: &mut H, context: u32) {
     if !host.messenger().dynamic_processes.is_met {
         return;
     }
     for name in host.messenger().dynamic_processes.leave(context) {
-        let routes = routes::part(process, host, name);
-        for route in &routes {
+        for route in routes::part(process, host, name) {
             if let Some(mut port) = process.enter_port(route.rail()) {
                 port.part(route.to());
-            }
-        }
-        host.messenger().dynamic_processes.parted.insert(name, routes);
-    }
-    let has_gone = |route: &Route| process.enter_port(route.rail()).is_none_or(|port| port.has_gone(route.to()));
-    let parted = &mut host.messenger().dynamic_processes.parted;
-    let gone: Vec<_> = parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
-    for (name, routes) in gone {
-        routes::remove(process, host, name);
-        for route in routes {
-            if let Some(mut port) = process.enter_port(route.rail()) {
-                *port.sent(route.to()) = SentMessages::default();
             }
         }
     }

@@ -5,6 +5,7 @@
 use super::*;
 use crate::program::{Fault, Mode};
 
+mod meetings;
 mod trace;
 
 #[test]

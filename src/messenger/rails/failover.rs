@@ -13,6 +13,7 @@ use super::transmit::{self, queue_by};
 use crate::messenger::header::{Header, MAX_SIZE};
 use crate::messenger::host::{PortHost, Ports, Process, Record, Transmitted};
 use crate::messenger::route::Route;
+use crate::peer::PeerName;
 use crate::transport::{Failure, Token, Unposted};
 use ibex_ffi::verbs::LocalSpan;
 
@@ -35,6 +36,19 @@ pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail
         {
             host.fails();
         }
+    }
+}
+
+/// Moves a peer that this process meets again if its home has lost its link since they parted.
+pub(in crate::messenger) fn met_again<H: PortHost>(process: &H::Process, host: &mut H, name: PeerName) {
+    let Some(&peer) = host.messenger().rails.multi_rail.by_name.get(&name) else { return };
+    let home = host.messenger().rails.multi_rail.peers[peer].home;
+    if !has_failed(process, home)
+        && !routes::is_usable(process, home)
+        && let Some(to) = other_than(process, host, peer, home)
+        && !move_to(process, host, peer, to, Vec::new())
+    {
+        host.fails();
     }
 }
 
@@ -111,7 +125,7 @@ fn give_up<P: Process>(process: &P, failed: Route) -> Option<(Failure, bool)> {
     Some((failure, std::mem::replace(&mut port.sent(failed.to()).is_given_up, true)))
 }
 
-/// Returns a route to which a peer can move whose connection by this route has failed.
+/// Returns a route to which a peer can move that can no longer use this one.
 fn other_than<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, failed: Route) -> Option<Route> {
     let known = &host.messenger().rails.multi_rail.peers[peer];
     known.other_than(failed.rail(), |route| routes::is_usable(process, route))

@@ -98,7 +98,8 @@ pub(super) fn is_usable<P: Process>(process: &P, route: Route) -> bool {
     process.enter_port(route.rail()).is_some_and(|port| port.is_usable(route.to()))
 }
 
-/// Forgets and returns the routes to a process that shares no communicator with this one any more.
+/// Forgets and returns the routes to a process that shares no communicator with this one any more. The records of
+/// several rails stay, because the process may come back.
 pub fn part<H: Host>(process: &H::Process, host: &mut H, name: PeerName) -> Vec<Route> {
     let messenger = host.messenger();
     let known = messenger.rails.known.remove(&name);
