@@ -44,7 +44,8 @@ pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail
 pub(in crate::messenger) fn met_again<H: PortHost>(process: &H::Process, host: &mut H, name: PeerName) {
     let Some(&peer) = host.messenger().rails.multi_rail.by_name.get(&name) else { return };
     let home = host.messenger().rails.multi_rail.peers[peer].home;
-    if !routes::is_usable(process, home)
+    if !has_failed(process, home)
+        && !routes::is_usable(process, home)
         && let Some(to) = other_than(process, host, peer, home)
         && !move_to(process, host, peer, to, Vec::new())
     {
