@@ -161,3 +161,18 @@ fn a_process_holds_back_each_sender_of_messages_that_came_before_their_communica
         check(&Program { processes: 3, unexpected_memory: 600, schedule, operations, ..Program::default() });
     }
 }
+
+#[test]
+fn a_process_that_sends_by_a_connection_that_its_peer_has_given_up_learns_that_the_message_is_lost() {
+    let (context, gaps, persistent) = (0, false, false);
+    let operations = vec![
+        send(1, 0, 0, 8),
+        Operation::Receive { at: 0, from: None, context, tag: None, room: 8, gaps, persistent },
+        Operation::Part { at: 0, other: 1, fails: true },
+        send(0, 1, 0, 8),
+        send(1, 0, 0, 8),
+    ];
+    for schedule in 0..20 {
+        check(&Program { processes: 2, schedule, operations: operations.clone(), ..Program::default() });
+    }
+}
