@@ -39,7 +39,7 @@ kinds! {
     ConnectionBegun = 2 "connection_begin" "This process begins to connect to a peer; detail 1: the peer asked. The peer's host.";
     HelloAgain = 3 "connection_retry" "The peer has not answered, and this process asks again. Number of requests so far.";
     ConnectionEstablished = 4 "connection_established" "A connection is ready. Both queue pairs; time since it was begun, us.";
-    ConnectionFailed = 5 "connection_failed" "A connection has failed; detail: 0 a status, 1 an error number, 2 it was never made, 3 with its port. The queue pair; the status or error number.";
+    ConnectionFailed = 5 "connection_failed" "A connection has failed; detail: 0 a status, 1 an error number, 2 it was never made, 3 with its port, 4 the peer had given it up. The queue pair; the status or error number.";
     StallBegun = 6 "stall_begin" "The first request to a peer has to wait. The operation; number of requests that wait.";
     StallEnded = 7 "stall_end" "No request to the peer waits any more. The operation.";
     ReceiverNotReady = 8 "receiver_not_ready" "All receives of a port are used up. Number of its receives.";
@@ -147,7 +147,8 @@ impl fmt::Display for Entry {
                     0 => write!(f, ": {}", Status(b as u32)),
                     1 => write!(f, ": the adapter refused a request: {}", io::Error::from_raw_os_error(b as i32)),
                     2 => write!(f, ": it could not be made"),
-                    _ => write!(f, ": its port is lost"),
+                    3 => write!(f, ": its port is lost"),
+                    _ => write!(f, ": the peer had given it up"),
                 }
             }
             Kind::StallBegun => write!(f, "a request has to wait"),

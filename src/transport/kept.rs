@@ -3,10 +3,7 @@
 //! the connections that failed with possibly lost messages. Filled by `port/waiting.rs` and `port/fail.rs`, read by
 //! `port/divert.rs`. Grade: setup. Plain data. Tests: `port/tests/rails.rs`.
 
-use super::adapter::QueuePair;
 use super::completion::Token;
-use super::connections::connection::Connection;
-use super::connections::failure::Cause;
 use super::tx::request::{Operation, Request};
 use super::work_request::EndpointId;
 use ibex_ffi::verbs::LocalSpan;
@@ -64,11 +61,9 @@ impl Kept {
         None
     }
 
-    /// Notes a failed connection if messages of it may be lost.
-    pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
-        // `Tx` has already retired the failed request.
-        let failed = u32::from(matches!(cause, Cause::Completion { .. }));
-        if self.tag.is_some() && connection.queue.has_messages_beyond(failed) {
+    /// Notes a failed connection if messages of it may be lost (`has_messages`).
+    pub(super) fn note_failure(&mut self, to: EndpointId, has_messages: bool) {
+        if self.tag.is_some() && has_messages {
             self.lost.push(to);
         }
     }

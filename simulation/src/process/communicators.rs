@@ -2,10 +2,8 @@
 //! The communicators of a process, by context number: added at their first use, freed, and dropped once no request
 //! refers to them, as Open MPI does. Grade: test. Threads: one.
 
-use ibex::messenger::host::Peers as _;
 use ibex::messenger::receive::search;
 use ibex::messenger::{dynamic_processes, flow_control};
-use ibex::transport::adapter::simulated::FIRST;
 
 use super::{Communicator, Process, name};
 
@@ -39,21 +37,6 @@ impl Process {
         dynamic_processes::left(&*shared, self, PRIVATE + other);
         self.holds_back.remove(&(other as i32));
         self.held_by.remove(&(other as i32));
-    }
-
-    /// Returns the indices in the fabric of the queue pairs to a process.
-    pub(crate) fn queue_pairs(&self, other: u32) -> Vec<usize> {
-        let ends = self.shared.ends().into_iter().filter(|end| end.rank == other).map(|end| end.route);
-        let numbers = ends.filter_map(|route| self.shared.port(route.rail()).queue_pair(route.to()));
-        numbers.map(|number| (number - FIRST) as usize).collect()
-    }
-
-    /// Begins to connect all ports to a process.
-    pub(crate) fn connect(&mut self, other: u32) {
-        let shared = self.shared();
-        for route in self.routes_to(&shared, name(other)) {
-            shared.port(route.rail()).is_ready(route.to());
-        }
     }
 
     /// Meets a process in a common communicator.

@@ -128,8 +128,7 @@ impl Shared {
             let port = self.port(rail);
             let end = |to| {
                 let (has_failed, has_lost) = (port.failure(to).is_some(), port.has_lost(to));
-                let is_usable = !has_failed && !port.is_down();
-                let (rank, route) = (port.peer_name(to)?.rank, Route::new(rail, to));
+                let (rank, route, is_usable) = (port.peer_name(to)?.rank, Route::new(rail, to), port.is_usable(to));
                 Some(End { rank, route, has_failed, has_lost, is_usable })
             };
             (0..).map(EndpointId::from_index).map_while(end).collect::<Vec<_>>()

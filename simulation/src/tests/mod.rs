@@ -181,3 +181,17 @@ fn a_message_in_its_turn_does_not_overtake_an_announcement_that_the_former_port_
         ..Program::default()
     });
 }
+
+#[test]
+fn a_process_that_sends_by_a_connection_that_its_peer_has_given_up_learns_that_the_message_is_lost() {
+    let operations = vec![
+        send(1, 0, 0, 8),
+        receive(0, None, 8),
+        Operation::Part { at: 0, other: 1, fails: true },
+        send(0, 1, 0, 8),
+        send(1, 0, 0, 8),
+    ];
+    for schedule in 0..20 {
+        check(&Program { processes: 2, schedule, operations: operations.clone(), ..Program::default() });
+    }
+}

@@ -127,8 +127,11 @@ fn recording_changes_no_history_and_misses_no_message() {
         let job = job_of("random", |folder| trace.write(folder, None));
         let report = Report { history: world.history.hash(), steps: world.history.count };
         assert_eq!(report, check(&program), "seed {seed}");
-        // These may end processes.
-        if !program.operations.iter().any(|one| matches!(one, Operation::Die { .. } | Operation::Fail { .. })) {
+        // These may end processes or connections.
+        let may_lose = |one: &Operation| {
+            matches!(one, Operation::Die { .. } | Operation::Fail { .. } | Operation::Part { fails: true, .. })
+        };
+        if !program.operations.iter().any(may_lose) {
             assert!(job.faults.is_empty(), "seed {seed}: {:?}", job.faults);
             assert_eq!(messages(&job), sent(&world), "seed {seed}");
             let (received, dropped): (Vec<_>, Vec<_>) =

@@ -13,7 +13,7 @@ mod parting;
 mod paths;
 mod persistent;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ibex::messenger::matching::MessageHandle;
@@ -89,9 +89,8 @@ pub(crate) struct World {
     probed: Vec<VecDeque<Probed>>,
     persistent: Vec<Vec<Persistent>>,
     pub(crate) communicators: Communicators,
-    /// Pairs of processes that have parted, the lower one first. The process that does not know that the other one has
-    /// given up their connection, if there is one.
-    parted: BTreeMap<[u32; 2], Option<u32>>,
+    /// Pairs of processes that have parted, the lower one first.
+    parted: BTreeSet<[u32; 2]>,
     /// Messages of ready sends, each with the number of the step that began it.
     ready: BTreeMap<usize, usize>,
     now: usize,
@@ -151,7 +150,7 @@ impl World {
             probed: (0..count).map(|_| VecDeque::new()).collect(),
             persistent: vec![Vec::new(); count],
             communicators: Communicators::default(),
-            parted: BTreeMap::new(),
+            parted: BTreeSet::new(),
             ready: BTreeMap::new(),
             now: 0,
             patience: random.one_of(&[8, 60, 200]),

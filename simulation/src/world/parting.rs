@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{World, sorted};
 use crate::model::Matches;
 use crate::process::Wanted;
-use crate::program::Program;
 
 /// Time after which a process asks whether a peer lives from which it has parted.
 const ASKED: Duration = Duration::from_secs(2);
@@ -28,25 +27,18 @@ impl World {
         self.settle();
         self.receive_between(at, other);
         self.settle();
-        if !self.is_whole() || self.parted.contains_key(&sorted(at, other)) {
+        if !self.is_whole() || self.parted.contains(&sorted(at, other)) {
             return;
         }
         self.process(at).part(other);
         self.process(other).part(at);
-        // With several ports a link may be down when they meet, so that the other one cannot ask.
-        if fails && self.program.rails == 1 {
-            self.ask(at);
-            let mut queue_pairs = self.process(at).queue_pairs(other).into_iter();
-            self.has_failed = queue_pairs.any(|queue_pair| self.fabric.fail(queue_pair, false));
+        if fails {
+            self.fabric.pass(ASKED);
+            self.notice(at as usize);
+            self.has_failed = (0..self.fabric.queue_pairs()).any(|queue_pair| self.fabric.fail(queue_pair, false));
             self.poll(at as usize);
         }
-        self.parted.insert(sorted(at, other), self.has_failed.then_some(other));
-    }
-
-    /// Lets a process ask whether peers live from which it has parted.
-    fn ask(&mut self, at: u32) {
-        self.fabric.pass(ASKED);
-        self.notice(at as usize);
+        self.parted.insert(sorted(at, other));
     }
 
     /// Posts a receive for each message between two processes that no receive got.
@@ -66,31 +58,20 @@ impl World {
 
     /// Has all processes that have parted use their connections again.
     pub(super) fn meet_all(&mut self) {
-        while let Some((&[one, other], _)) = self.parted.first_key_value() {
+        while let Some(&[one, other]) = self.parted.first() {
             self.meet(one, other);
         }
     }
 
-    /// Has two processes that have parted use their connection again, before `from` sends to `to`. If one of them has
-    /// destroyed its end and the other does not know, a message by the old connection would be lost. So first the one
-    /// that does not know probes the connection; if that is `to`, and nothing fails, `from` makes a new one instead.
-    pub(super) fn meet(&mut self, from: u32, to: u32) {
-        let Some(unaware) = self.parted.remove(&sorted(from, to)) else { return };
-        // With faults, the other one may not be the first.
-        let &Program { hello_faults, post_faults, .. } = &self.program;
-        let connects = unaware == Some(to) && hello_faults + post_faults == 0;
-        if let Some(unaware) = unaware.filter(|unaware| !connects && self.processes[*unaware as usize].is_some()) {
-            self.ask(unaware);
-            self.settle();
+    /// Has two processes that have parted use their connection again.
+    pub(super) fn meet(&mut self, one: u32, other: u32) {
+        if !self.parted.remove(&sorted(one, other)) {
+            return;
         }
-        for (one, other) in [(from, to), (to, from)] {
+        for (one, other) in [(one, other), (other, one)] {
             if let Some(process) = &mut self.processes[one as usize] {
                 process.meet(other);
             }
-        }
-        if connects && let Some(process) = &mut self.processes[from as usize] {
-            process.connect(to);
-            self.settle();
         }
     }
 }

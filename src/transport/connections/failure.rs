@@ -23,6 +23,8 @@ pub enum Cause {
         /// The errno.
         errno: i32,
     },
+    /// The peer had given the connection up, and has not acknowledged all requests.
+    GivenUp,
     /// The connection could not be made; the sentence gives the reason and advice.
     Connect(String),
     /// The port can no longer be used; the sentence gives the reason.
@@ -82,6 +84,11 @@ impl fmt::Display for Failure {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "failed: the adapter refused a request: {error}; see the kernel's log for the device")
             }
+            Cause::GivenUp => write!(
+                f,
+                "failed: the peer had given it up, because this process did not answer for long, and requests to it are lost; \
+                 see the link and the other host"
+            ),
             Cause::Connect(why) => write!(f, "could not be made: {why}"),
             Cause::Port(why) => write!(f, "was lost with its port: {why}"),
         }

@@ -11,6 +11,10 @@
 //! the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue
 //! pairs, `poll.rs` passes on markers. Grade: setup. Threads: the port's. Tests: `tests/closings.rs`, `hw-tests`.
 //!
+//! **Replaced connections**: the peer had given the connection up, and this process may have sent by it meanwhile. What
+//! the peer did not get is lost, also a message without a token, which no one would miss. So the successor opens only
+//! once the replaced queue pair is drained, and fails if a request is lost, unless that is a probe.
+//!
 //! **Parted peers** share no communicator with this process any more: it sends nothing to them, and they may end at any
 //! time. Only missing acknowledgements show the end of such a peer. So the port probes it, at growing intervals, and
 //! destroys its connection when no acknowledgement comes; if the two share a communicator again before, they use it
@@ -21,6 +25,7 @@ use crate::counters::subtract;
 use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair};
 use crate::transport::completion::{Completion, Failed};
 use crate::transport::connections::connection::Connection;
+use crate::transport::connections::failure::Cause;
 use crate::transport::connections::probe::Parted;
 use crate::transport::tx::request::Request;
 use crate::transport::tx::send_queue::SendQueue;
@@ -52,9 +57,19 @@ pub(super) struct ClosingQueue<Q> {
     pub(super) of: EndpointId,
     pub(super) queue: SendQueue<Q>,
     pub(super) is_marked: bool,
+    /// Whether the endpoint's connection is its successor.
+    is_replaced: bool,
     end: Duration,
     /// How far the port had polled when the marker came or the deadline passed.
     over: Option<Taken>,
+}
+
+impl<Q: QueuePair> ClosingQueue<Q> {
+    /// Whether it was replaced, and has lost more than probes: the requests in flight, and the last `failed` retired
+    /// ones.
+    fn has_lost(&self, failed: u32) -> bool {
+        self.is_replaced && self.queue.has_more_than_probes(failed)
+    }
 }
 
 #[derive(Debug)]
@@ -76,16 +91,26 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
     }
 
+    /// Returns the replaced queues of this endpoint.
+    pub(super) fn replaced(&self, of: EndpointId) -> impl Iterator<Item = &SendQueue<Q>> {
+        self.queues.iter().filter(move |closing| closing.of == of && closing.is_replaced).map(|closing| &closing.queue)
+    }
+
+    /// Whether a replaced queue pair of this endpoint may have lost requests.
+    pub(super) fn may_lose(&self, of: EndpointId) -> bool {
+        self.replaced(of).any(|queue| queue.has_more_than_probes(0))
+    }
+
     /// Returns the closing queue in which a request of this number is in flight: at most one, and then no connection in
     /// use has that number in flight ([`SendQueue::succeed`]).
-    pub(super) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
+    pub(super) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut ClosingQueue<Q>> {
         let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
-        self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
+        self.queues.iter_mut().find(|closing| queue(closing))
     }
 
     /// Adds a queue pair in error that belonged to endpoint `of`, to be drained until `end`.
-    pub(super) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
-        self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
+    pub(super) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration, is_replaced: bool) {
+        self.queues.push(ClosingQueue { of, queue, is_marked: false, is_replaced, end, over: None });
     }
 
     pub(super) fn unmarked(&mut self) -> impl Iterator<Item = &mut ClosingQueue<Q>> {
@@ -99,14 +124,19 @@ impl<Q: QueuePair> Closing<Q> {
         Some((closing.of, &mut closing.queue))
     }
 
-    /// Removes the queue pairs that can be destroyed: all their completions were polled, or the deadline has passed and
-    /// the completion queue was polled once more.
-    pub(super) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
+    /// Returns the place of a queue pair that can be destroyed: all its completions were polled, or the deadline has
+    /// passed and the completion queue was polled once more.
+    fn over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Option<usize> {
         for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
             closing.over.get_or_insert(taken);
         }
-        let is_over = |closing: &mut ClosingQueue<Q>| closing.over.is_some_and(|over| taken.is_past(&over, capacity));
-        self.queues.extract_if(.., is_over).collect()
+        let is_over = |closing: &ClosingQueue<Q>| closing.over.is_some_and(|over| taken.is_past(&over, capacity));
+        self.queues.iter().position(is_over)
+    }
+
+    /// Notes that the endpoint has no connection any more that a lost request could fail.
+    fn drop_connection(&mut self, of: EndpointId) {
+        self.queues.iter_mut().filter(|closing| closing.of == of).for_each(|closing| closing.is_replaced = false);
     }
 
     pub(super) fn take_all(&mut self) -> Vec<ClosingQueue<Q>> {
@@ -119,27 +149,29 @@ impl<A: Adapter> Port<A> {
     pub(super) fn drop_connection(&mut self, peer: EndpointId) {
         self.fail_waiting(peer);
         self.drop_successor(peer);
+        self.closing.drop_connection(peer);
         let Some(connection) = self.connections.take(peer) else { return };
-        if connection.is_made() {
-            subtract(&self.counters.connections, 1);
-        }
-        self.close_queue_pair(peer, *connection);
+        self.close_connection(peer, *connection, false);
     }
 
     /// Gives up the successor of a peer's connection, which may have received already. False if there is none.
     pub(super) fn drop_successor(&mut self, peer: EndpointId) -> bool {
         let Some(successor) = self.connections.take_successor(peer) else { return false };
-        self.close_queue_pair(peer, *successor);
+        self.close_connection(peer, *successor, false);
         true
     }
 
-    fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
+    /// Gives up a connection that is no longer in use.
+    pub(super) fn close_connection(&mut self, of: EndpointId, connection: Connection<A::QueuePair>, is_replaced: bool) {
+        if connection.is_made() {
+            subtract(&self.counters.connections, 1);
+        }
         // Noted late sends belong to queue pairs that are closing already.
         self.settle_late();
         let mut queue = connection.queue;
         // If even this fails, the queue pair is in error already, or the device is gone.
         let _ = queue.qp_mut().fail();
-        self.closing.put(of, queue, self.adapter.now() + DRAINING);
+        self.closing.put(of, queue, self.adapter.now() + DRAINING, is_replaced);
         self.mark_ends();
         self.countdown = 1;
     }
@@ -164,8 +196,8 @@ impl<A: Adapter> Port<A> {
 
     fn settle_late(&mut self) {
         for id in self.tx.take_late() {
-            if let Some(queue) = self.closing.with(id.endpoint(), id.low()) {
-                self.tx.succeeded(queue, (id.endpoint(), id.low()), &mut self.undelivered);
+            if let Some(closing) = self.closing.with(id.endpoint(), id.low()) {
+                self.tx.succeeded(&mut closing.queue, (id.endpoint(), id.low()), &mut self.undelivered);
             }
         }
     }
@@ -174,8 +206,12 @@ impl<A: Adapter> Port<A> {
     #[cold]
     pub(super) fn failed_late(&mut self, id: WrId, status: Status) {
         self.settle_late();
-        let Some(queue) = self.closing.with(id.endpoint(), id.low()) else { return };
-        let token = self.tx.retire_failed(queue, id, &mut self.undelivered);
+        let Some(closing) = self.closing.with(id.endpoint(), id.low()) else { return };
+        let token = self.tx.retire_failed(&mut closing.queue, id, &mut self.undelivered);
+        // The reason goes before the failed request.
+        if closing.has_lost(1) {
+            self.fail(id.endpoint(), Cause::GivenUp);
+        }
         if let Some(token) = token.filter(|token| token.0 != 0) {
             let outcome = Err(Failed { status, posted: true });
             self.undelivered.push(Completion::Request { token, to: id.endpoint(), outcome });
@@ -187,8 +223,16 @@ impl<A: Adapter> Port<A> {
         self.settle_late();
         self.mark_ends();
         let (now, taken) = (self.adapter.now(), self.taken());
-        for closing in self.closing.take_over(now, taken, self.cq.capacity()) {
+        while let Some(place) = self.closing.over(now, taken, self.cq.capacity()) {
+            let closing = &self.closing.queues[place];
+            let of = closing.of;
+            if closing.has_lost(0) {
+                // The adapter has not flushed it in time.
+                self.fail(of, Cause::GivenUp);
+            }
+            let closing = self.closing.queues.remove(place);
             self.destroy(closing);
+            self.open_connection(of);
         }
     }
 

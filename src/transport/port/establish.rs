@@ -109,10 +109,10 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Opens a connection whose peer can receive. Only now is the path's round trip known, and with it the time-out.
+    /// Sets a connection to send, whose peer can receive. Only now is the path's round trip known, and with it the
+    /// time-out.
     fn ready(&mut self, to: EndpointId) {
         let software = self.attributes.software;
-        let is_diverted = self.connections.is_diverted(to);
         let making = self.connections.making(to);
         let Some(connection) = making.filter(|connection| connection.phase() == Phase::Connecting) else { return };
         let round_trip = connection.handshake.round_trip();
@@ -131,11 +131,27 @@ impl<A: Adapter> Port<A> {
                 format!("setting the queue pair to send failed: {error}; see the kernel's log for the device"),
             );
         }
-        connection.enter(Phase::Ready);
-        connection.divert(is_diverted);
         if let Some(successor) = self.connections.take_successor(to) {
             self.replace(to, successor);
         }
+        self.handshakes.settle(to);
+        self.open_connection(to);
+    }
+
+    /// Opens a connection that can send, unless one that it has replaced may still prove to have lost a request: no
+    /// later one may overtake that.
+    pub(super) fn open_connection(&mut self, to: EndpointId) {
+        if self.closing.may_lose(to) {
+            return;
+        }
+        let is_diverted = self.connections.is_diverted(to);
+        let is_set = |connection: &&mut Connection<A::QueuePair>| {
+            connection.phase() == Phase::Connecting && connection.handshake.is_confirmed()
+        };
+        let Some(connection) = self.connections.get_mut(to).filter(is_set) else { return };
+        connection.enter(Phase::Ready);
+        connection.divert(is_diverted);
+        let (retransmission, round_trip) = (connection.retransmission, connection.handshake.round_trip());
         add(&self.counters.connections, 1);
         add(&self.counters.connected, 1);
         raise(&self.counters.ack_timeout, retransmission.timeout().as_micros() as u64);
@@ -144,7 +160,6 @@ impl<A: Adapter> Port<A> {
             watch::connection_established(self.connections.rank(to), self.index(), numbers);
         }
         self.print_partner(to);
-        self.handshakes.settle(to);
         self.enlist(to);
         self.tx.expect_room();
         if self.directory.verbosity() > 1 {
@@ -156,12 +171,12 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Replaces a connection that the peer has given up by its successor. Requests posted to it are lost.
+    /// Replaces a connection that the peer has given up by its successor, which fails if requests of it are lost.
     fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
-        if let Some(old) = self.connections.get_mut(to) {
+        if let Some(mut old) = self.connections.take(to) {
             successor.queue.succeed(&mut old.queue);
+            self.close_connection(to, *old, true);
         }
-        self.drop_connection(to);
         self.connections.put(to, successor);
     }
 

@@ -41,7 +41,12 @@ impl<A: Adapter> Port<A> {
                 subtract(&self.counters.connections, 1);
             }
             if !is_expected {
-                self.kept.note_failure(to, connection, &cause);
+                // `Tx` has already retired the failed request.
+                let failed = u32::from(matches!(cause, Cause::Completion { .. }));
+                let failed_before = u32::from(matches!(cause, Cause::GivenUp));
+                let has_messages = connection.queue.has_messages_beyond(failed)
+                    || self.closing.replaced(to).any(|queue| queue.has_messages_beyond(failed_before));
+                self.kept.note_failure(to, has_messages);
             }
             connection.enter(Phase::Failed);
             (qp_num, retransmission) = (connection.number(), connection.retransmission);

@@ -369,6 +369,8 @@ impl<S: SendSlots> Tx<S> {
                 } else {
                     if request.message_tag().is_some() {
                         queue.note_message();
+                    } else if request.is_nothing() {
+                        queue.note_probe();
                     }
                     First::Posted(token, queue.waiting())
                 }

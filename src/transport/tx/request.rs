@@ -49,6 +49,11 @@ impl Request {
         }
     }
 
+    /// Whether it is [`Request::NOTHING`].
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.operation, Operation::Other(Work::WriteInline { .. }))
+    }
+
     pub(crate) fn is_turn(&self) -> bool {
         matches!(self.operation, Operation::Turn { .. })
     }

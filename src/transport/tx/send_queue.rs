@@ -64,6 +64,8 @@ pub(crate) struct SendQueue<Q> {
     signalled: u32,
     /// Value of `posted` after the last noted message ([`Self::note_message`]).
     messages: u32,
+    /// The last requests, as far as they are probes: number of the first one, and of the one after the last.
+    probes: (u32, u32),
     /// Bits by which the peer names this endpoint in immediates; see [`Immediate`].
     named: u32,
     is_open: bool,
@@ -87,6 +89,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             limit: 0,
             signalled: 0,
             messages: 0,
+            probes: (0, 0),
             named: Immediate::endpoint_bits(u32::MAX),
             is_open: false,
             in_backlog: false,
@@ -215,6 +218,19 @@ impl<Q: QueuePair> SendQueue<Q> {
         // 2^32 requests without a message it seems to be in flight once more: a failure just then reports a delivered
         // message as possibly lost.
         self.posted.wrapping_sub(self.messages) < self.in_flight() + failed
+    }
+
+    /// Notes that the last request moves no bytes.
+    pub(super) fn note_probe(&mut self) {
+        let number = self.posted.wrapping_sub(1);
+        self.probes = (if self.probes.1 == number { self.probes.0 } else { number }, self.posted);
+    }
+
+    /// Whether a request that moves bytes is in flight. The last `failed` retired requests count as in flight.
+    pub(crate) fn has_more_than_probes(&self, failed: u32) -> bool {
+        let (first, end) = self.probes;
+        let probes = if end == self.posted { end.wrapping_sub(first) } else { 0 };
+        self.in_flight() + failed > probes
     }
 
     /// Whether to try a request again for which the adapter had no room `now`.

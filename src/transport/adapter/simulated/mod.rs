@@ -129,7 +129,7 @@ pub(crate) struct State {
 }
 
 /// Number of the first queue pair.
-pub const FIRST: u32 = 0x100;
+const FIRST: u32 = 0x100;
 
 /// Instance of the first port.
 const INSTANCE: u64 = 7;
@@ -156,10 +156,15 @@ impl State {
 
     /// Puts a queue pair in error: its oldest request fails, and the others will be flushed.
     fn fail(&mut self, index: usize) {
-        let qp = &mut self.qps[index];
-        qp.state = QpState::Error;
-        self.has_lost_message |= qp.posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
+        self.note_lost(index);
+        self.qps[index].state = QpState::Error;
         self.complete(index, Status::RETRY_EXCEEDED);
+    }
+
+    /// Notes the messages of a queue pair that fails.
+    fn note_lost(&mut self, index: usize) {
+        let has_message = self.qps[index].posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
+        self.has_lost_message |= has_message;
     }
 }
 

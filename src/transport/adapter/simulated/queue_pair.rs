@@ -212,6 +212,7 @@ impl adapter::QueuePair for QueuePair {
     }
 
     fn fail(&mut self) -> io::Result<()> {
+        self.fabric.state().note_lost(self.index);
         self.enter(QpState::Error, |_| ())
     }
 }
@@ -220,6 +221,8 @@ impl Drop for QueuePair {
     fn drop(&mut self) {
         let state = &mut *self.fabric.state();
         let qp = &mut state.qps[self.index];
+        // The adapter has not flushed it in time: the transport does not know which unsignalled messages have arrived.
+        state.has_lost_message |= qp.state == QpState::Error && qp.has_sent && !qp.posted.is_empty();
         qp.state = QpState::Destroyed;
         qp.posted.clear();
         // The receives of the dropped completions are lost.

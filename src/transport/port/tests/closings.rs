@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::transport::connections::connection::Connection;
+use crate::transport::tx::request::Request;
 use crate::transport::work_request::Immediate;
 
 #[test]
@@ -97,24 +98,107 @@ fn a_port_posts_an_end_marker_as_soon_as_there_is_room() {
     assert_eq!((state(&pair.a), pair.a.port.tx.credits()), (QpState::Destroyed, CAPACITY - SLOTS));
 }
 
-#[test]
-fn a_port_does_not_take_a_late_completion_of_a_replaced_queue_pair_for_its_successors() {
+/// `b` sends by a connection that `a` gives up, and `a` connects anew. Then `b` sends once more.
+fn replaced(send: impl Fn(&mut Side)) -> Pair {
     let mut pair = Pair::connected();
-    (2..5).for_each(|token| pair.b.send(token).expect("it goes"));
+    send(&mut pair.b);
     pair.a.part();
     pair.a.send(9).expect("it may wait");
     pair.carry();
-    let successor = pair.b.script.connected().expect("it took the place of the old one");
-    assert_eq!((successor, state(&pair.b)), (1, QpState::Error));
-    (5..8).for_each(|token| pair.b.send(token).expect("it goes"));
-    assert!(pair.b.script.complete(0, Status::SUCCESS));
-    pair.b.script.complete_all(0, Status::FLUSHED);
-    (0..4).for_each(|_| pair.b.poll());
-    assert_eq!((pair.b.ended(), pair.b.failures()), (vec![(2, Ok(())), (3, FLUSHED), (4, FLUSHED)], 0));
-    pair.b.script.complete_all(successor, Status::SUCCESS);
+    assert_eq!((pair.b.script.connected(), state(&pair.b)), (Some(SUCCESSOR), QpState::Error));
+    pair.b.send(5).expect("it may wait");
+    pair
+}
+
+/// The place of the queue pair that replaces the first one.
+const SUCCESSOR: usize = 1;
+
+/// The adapter flushes the replaced queue pair.
+fn drain(side: &mut Side) {
+    side.script.flush();
+    (0..4).for_each(|_| side.poll());
+    assert_eq!(state(side), QpState::Destroyed);
+}
+
+/// A message without a token arrives, and its completion is not reported.
+fn deliver_unsignalled(side: &mut Side) {
+    assert_eq!(side.post(), Sent::Posted);
+    assert!(side.script.complete(0, Status::SUCCESS) && side.script.state().completions.is_empty());
+}
+
+#[test]
+fn a_replaced_connection_that_has_lost_a_message_with_or_without_a_token_fails_with_a_reason_and_none_overtakes_it() {
+    for token in [0, 2] {
+        let mut pair = replaced(|side| side.send(token).expect("it goes"));
+        drain(&mut pair.b);
+        assert_eq!((pair.b.failures(), pair.b.port.take_unprinted().len()), (1, 1));
+        assert!(pair.b.ended().contains(&(5, UNPOSTED)));
+    }
+}
+
+#[test]
+fn a_connection_with_nothing_but_a_probe_is_replaced_without_a_failure() {
+    let mut pair = replaced(|side| {
+        side.port.queue(side.peer, Request::NOTHING).expect("it goes");
+        side.poll();
+    });
+    pair.b.script.complete_all(SUCCESSOR, Status::SUCCESS);
+    drain(&mut pair.b);
+    assert_eq!((pair.b.failures(), pair.b.ended()), (0, vec![(5, Ok(()))]));
+}
+
+#[test]
+fn a_connection_waits_for_the_one_that_it_replaces_and_goes_on_even_if_its_port_is_diverted_meanwhile() {
+    for is_diverted in [false, true] {
+        let mut pair = replaced(deliver_unsignalled);
+        if is_diverted {
+            pair.b.port.divert_all(|_| false);
+        }
+        assert_eq!(pair.b.script.posted(SUCCESSOR).len(), 0, "the message may yet prove to be lost");
+        drain(&mut pair.b);
+        assert_eq!((pair.b.script.posted(SUCCESSOR).len(), pair.b.port.is_ready(pair.b.peer)), (1, !is_diverted));
+        pair.b.port.undivert(|_| true);
+        assert!(pair.b.port.is_ready(pair.b.peer));
+        pair.b.script.complete_all(SUCCESSOR, Status::SUCCESS);
+        pair.b.poll();
+        assert_eq!((pair.b.failures(), pair.b.ended()), (0, vec![(5, Ok(()))]));
+    }
+}
+
+#[test]
+fn a_connection_fails_if_the_adapter_has_not_flushed_the_one_that_it_replaces_by_the_deadline() {
+    let mut pair = replaced(deliver_unsignalled);
+    let mut polls = 0;
+    while state(&pair.b) != QpState::Destroyed {
+        assert_eq!(pair.b.failures(), 0, "the adapter may yet flush it");
+        pair.b.poll();
+        polls += 1;
+        assert!(polls < 10_000, "it waits without an end");
+    }
     pair.b.poll();
-    assert_eq!(pair.b.ended(), [(5, Ok(())), (6, Ok(())), (7, Ok(()))]);
-    assert_eq!((state(&pair.b), pair.b.port.tx.credits()), (QpState::Destroyed, CAPACITY - SLOTS));
+    assert_eq!((pair.b.failures(), pair.b.ended()), (1, vec![(5, UNPOSTED)]));
+}
+
+#[test]
+fn a_connection_does_not_fail_if_the_deadline_of_the_one_that_it_replaces_passed_without_a_poll() {
+    let mut pair = replaced(deliver_unsignalled);
+    pair.b.script.state().now += std::time::Duration::from_hours(1);
+    drain(&mut pair.b);
+    assert_eq!((pair.b.failures(), pair.b.script.posted(SUCCESSOR).len()), (0, 1));
+}
+
+#[test]
+fn requests_that_were_lost_with_a_replaced_connection_fail_only_the_connection_that_replaces_it() {
+    let mut pair = replaced(|side| (0..2).for_each(|_| assert_eq!(side.post(), Sent::Posted)));
+    assert!(pair.b.script.complete(0, Status::FLUSHED));
+    pair.b.poll();
+    assert_eq!(pair.b.failures(), 1);
+    pair.b.port.part(pair.b.peer);
+    pair.b.port.rejoin(pair.b.peer);
+    pair.b.send(6).expect("by another connection");
+    pair.carry();
+    drain(&mut pair.b);
+    assert_eq!((pair.b.failures(), pair.b.port.is_ready(pair.b.peer)), (1, true));
 }
 
 #[test]

@@ -177,6 +177,26 @@ fn a_message_that_the_adapter_had_may_be_lost_with_its_connection_unless_it_was_
 }
 
 #[test]
+fn a_message_that_a_replaced_connection_had_may_be_lost_whether_the_successor_fails_for_it_or_with_its_port() {
+    for event in [None, Some(async_event::DEVICE_FATAL)] {
+        let mut pair = Pair::connected();
+        pair.b.port.keep_unposted(KEPT);
+        pair.b.send(2).expect("it goes");
+        pair.a.part();
+        pair.a.send(9).expect("it may wait");
+        pair.carry();
+        assert!(!pair.b.port.has_lost(pair.b.peer));
+        if let Some(event) = event {
+            pair.b.set_link(event);
+        } else {
+            pair.b.script.flush();
+            pair.b.poll();
+        }
+        assert_eq!((pair.b.failures(), pair.b.port.has_lost(pair.b.peer)), (1, true));
+    }
+}
+
+#[test]
 fn a_message_that_was_posted_at_once_counts_if_the_caller_noted_it() {
     for is_noted in [false, true] {
         let mut pair = Pair::connected();
