@@ -94,8 +94,8 @@ impl Match {
     /// Reads the header of an eager message; `None` if it is of another kind. Hot.
     #[inline]
     pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
-        let [a, b, c, d, rank_and_tag @ ..] = *bytes;
-        let (first, rank_and_tag) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(rank_and_tag));
+        let (Some(first), Some(rank_and_tag)) = (bytes.first_chunk(), bytes.last_chunk()) else { return None };
+        let (first, rank_and_tag) = (u32::from_le_bytes(*first), u64::from_le_bytes(*rank_and_tag));
         let (rank, tag) = (rank_and_tag as i32, (rank_and_tag >> 32) as i32);
         if first as u8 != EAGER | LONG || rank < 0 {
             return None;

@@ -44,9 +44,9 @@ pub fn is_taken<H: Host>(
     let envelope = of.envelope();
     let (queues, lengths) = host.queues(communicator);
     if let Some(deferred) = deferred
+        && queues.is_for_first(envelope)
         && bytes.len() <= MAX_DEFERRED
         && deferred.is_none()
-        && queues.is_for_first(envelope)
     {
         let message = deferred.insert(Deferred { communicator, envelope, bytes: ArrayVec::new() });
         return message.bytes.try_extend_from_slice(bytes).is_ok();

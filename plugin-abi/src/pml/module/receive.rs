@@ -108,16 +108,16 @@ pub(crate) fn post_new<const WATCHED: bool>(pml: &Pml, state: &mut State, reques
 /// Posts the receive of a call, or gives it its unexpected message.
 #[inline(always)]
 fn begin<const WATCHED: bool>(pml: &Pml, state: &mut State, request: Handle, call: &Call) -> Posting {
-    let pattern = Pattern::new(call.peer, call.tag);
+    let pattern = || Pattern::new(call.peer, call.tag);
     let listeners = if WATCHED { call.comm.listeners(state) } else { None };
-    let Some(listeners) = listeners else { return search::post(pml, state, request, pattern) };
+    let Some(listeners) = listeners else { return search::post(pml, state, request, pattern()) };
     let r = state.requests.get(request);
     if r.shell.owner == Owner::Call {
         r.shell.owner = Owner::WatchedCall;
     }
     let spec = tools::spec(call, tools::RECEIVE, r.core.data.length());
     tools::introduce(r, number(), spec);
-    search::post_with_events(pml, state, request, pattern, listeners)
+    search::post_with_events(pml, state, request, pattern(), listeners)
 }
 
 /// Posts a receive that has noted its call, or gives it its unexpected message. It may be finished when this returns.
