@@ -26,11 +26,13 @@
 //! ClearToSend   request 4, receive 4, why 4, length 8 answers ReadyToSend: send `length` bytes in fragments; `why`:
 //!                                                     why the receiver does not read them, for events
 //! Fragment      receive 4, offset 8; data follows     a part of an announced message
-//! Finished      request 4, length 8                   `length` bytes were read Acknowledge   request 4                
-//!             a synchronous message was matched Moved         segment 4, count 4                    the messages of a
-//! sender continue on this port (`rails/failover.rs`) Flow          number 8; flag GRANTED                the sender
-//! may send short messages eagerly, or must not Pending       context 4                             the sender has
-//! messages that it has not announced More          context 4                             the receiver asks for them
+//! Finished      request 4, length 8                   `length` bytes were read
+//! Acknowledge   request 4                             a synchronous message was matched
+//! Moved         segment 4, count 4                    the messages of a sender continue on this port
+//!                                                     (`rails/failover.rs`)
+//! Flow          number 8; flag GRANTED                the sender may send short messages eagerly, or must not
+//! Pending       context 4                             the sender has messages that it has not announced
+//! More          context 4                             the receiver asks for them
 //! ```
 //!
 //! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; `receive` checks
