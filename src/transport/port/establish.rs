@@ -134,6 +134,7 @@ impl<A: Adapter> Port<A> {
         if let Some(successor) = self.connections.take_successor(to) {
             self.replace(to, successor);
         }
+        self.print_partner(to);
         self.handshakes.settle(to);
         self.open_connection(to);
     }
@@ -159,7 +160,6 @@ impl<A: Adapter> Port<A> {
             let numbers = (connection.number(), connection.handshake.remote_queue_pair());
             watch::connection_established(self.connections.rank(to), self.index(), numbers);
         }
-        self.print_partner(to);
         self.enlist(to);
         self.tx.expect_room();
         if self.directory.verbosity() > 1 {
