@@ -347,7 +347,7 @@ pub struct ReceiveSide {
 }
 
 named! {
-    /// The reason of a wait (`late`). The first three are waits in an MPI call, as Scalasca defines them.
+    /// Why a process waits (found by `late`). The first three are waits in an MPI call, as Scalasca defines them.
     WaitKind:
     /// The receiver waits, and the send has not been called.
     LateSender "late sender"

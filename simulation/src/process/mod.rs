@@ -45,7 +45,7 @@ use request::Requests;
 
 pub(crate) use calls::Wanted;
 pub(crate) use data::{Data, laid_out};
-pub(crate) use paths::Told;
+pub(crate) use paths::ReportedPath;
 pub(crate) use request::{Ended, Handle};
 
 /// Limits of a process.
@@ -126,12 +126,12 @@ impl Shared {
     fn ends(&self) -> Vec<End> {
         let of = |rail| {
             let port = self.port(rail);
-            let end = |to| {
+            let end = |(to, name): (EndpointId, PeerName)| {
                 let (has_failed, has_lost) = (port.failure(to).is_some(), port.has_lost(to));
-                let (rank, route, is_usable) = (port.peer_name(to)?.rank, Route::new(rail, to), port.is_usable(to));
-                Some(End { rank, route, has_failed, has_lost, is_usable })
+                let (rank, route, is_usable) = (name.rank, Route::new(rail, to), port.is_usable(to));
+                End { rank, route, has_failed, has_lost, is_usable }
             };
-            (0..).map(EndpointId::from_index).map_while(end).collect::<Vec<_>>()
+            endpoints(&port).map(end).collect::<Vec<_>>()
         };
         (0..self.rails.len()).flat_map(of).collect()
     }
@@ -139,6 +139,11 @@ impl Shared {
     fn port(&self, rail: usize) -> RefMut<'_, Port<Adapter>> {
         self.enter_port(rail).expect("the process has this rail")
     }
+}
+
+/// Returns the endpoints of a port, with their peers.
+fn endpoints(port: &Port<Adapter>) -> impl Iterator<Item = (EndpointId, PeerName)> {
+    (0..).map(EndpointId::from_index).map_while(|to| Some((to, port.peer_name(to)?)))
 }
 
 /// The queues of a communicator. A rank is the same in all communicators.
@@ -190,7 +195,7 @@ pub(crate) struct Process {
     /// Ports that it has given up, each with the rank of the peer.
     given_up: Vec<(usize, u32)>,
     /// What it is told of paths, each with the number of its request; `None`: it does not listen.
-    pub(crate) paths: Option<Vec<(usize, Told)>>,
+    pub(crate) paths: Option<Vec<(usize, ReportedPath)>>,
 }
 
 /// Returns the name of the process with this rank.

@@ -5,13 +5,12 @@
 
 use ibex::messenger::host::{Data as _, Process as _};
 use ibex::messenger::path_taken::PathTaken;
-use ibex::transport::EndpointId;
 
-use super::{Handle, Process, name};
+use super::{Handle, Process, endpoints, name};
 
 /// What a process is told of the path of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct ReportedPath {
     pub(crate) path: PathTaken,
     /// Length of the message, bytes.
     pub(crate) length: usize,
@@ -34,15 +33,15 @@ impl Process {
         let (number, source) = (known.number, known.outcome.map(|outcome| outcome.source as u32));
         let (room, has_gaps) = (known.core.data.length(), !known.core.data.is_contiguous());
         let connected = source.map_or(0, |source| self.connected(source));
-        let told = Told { path, length, room, has_gaps, peer: self.peer_by(path), connected };
+        let told = ReportedPath { path, length, room, has_gaps, peer: self.peer_by(path), connected };
         self.paths.iter_mut().for_each(|paths| paths.push((number, told)));
     }
 
     /// Returns the rank of the process to which the queue pair of a path leads.
     fn peer_by(&self, path: PathTaken) -> Option<u32> {
         let port = self.shared.enter_port(path.port as usize)?;
-        let mut ends = (0..).map(EndpointId::from_index).map_while(|to| Some((to, port.peer_name(to)?)));
-        ends.find(|(to, _)| port.queue_pair(*to) == Some(path.queue_pair)).map(|(_, name)| name.rank)
+        let is_its = |(to, _): &_| port.queue_pair(*to) == Some(path.queue_pair);
+        endpoints(&port).find(is_its).map(|(_, name)| name.rank)
     }
 
     /// Returns the number of ports that are connected to a process.

@@ -66,7 +66,7 @@ pub enum Operation {
     Cancel { at: u32, which: usize },
     /// All processes free a communicator, with its requests and messages, and make another in its place.
     Renew { at: u32, context: u32 },
-    /// Everything goes on until nothing moves any more. Then every receive whose message was sent has ended.
+    /// All processes poll until no completion is left. Then every receive whose message was sent has ended.
     Settle { at: u32 },
     /// Two processes part, as those without a common communicator do, and meet again before the next message between
     /// them. `fails`: meanwhile their connection does, for the one of them that asks first whether the other lives.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paths that sender and receiver are told of, for messages of each kind.
+//! Which path the messenger reports at sender and receiver, for each kind of message.
 
 use super::*;
 use ibex::messenger::rails::routes::SHORTEST;

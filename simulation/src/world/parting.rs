@@ -56,14 +56,14 @@ impl World {
         }
     }
 
-    /// Has all processes that have parted use their connections again.
+    /// Lets all pairs of processes that have parted meet again.
     pub(super) fn meet_all(&mut self) {
         while let Some(&[one, other]) = self.parted.first() {
             self.meet(one, other);
         }
     }
 
-    /// Has two processes that have parted use their connection again.
+    /// Lets two processes meet again if they have parted: they may use their connection.
     pub(super) fn meet(&mut self, one: u32, other: u32) {
         if !self.parted.remove(&sorted(one, other)) {
             return;

@@ -12,7 +12,7 @@ use ibex::messenger::rails::routes::SHORTEST;
 
 use super::World;
 use crate::model::Sent;
-use crate::process::Told;
+use crate::process::ReportedPath;
 use crate::program::{Operation, Program};
 
 /// Of so many programs, the processes of one listen: the others send and receive as without tools.
@@ -37,7 +37,7 @@ impl Program {
     }
 }
 
-fn how(told: &Told) -> How {
+fn how(told: &ReportedPath) -> How {
     (told.path.protocol, told.path.reason)
 }
 
@@ -51,7 +51,7 @@ impl World {
 
     /// Checks all paths that were told. `takers`: the wish that took each message.
     pub(super) fn check_paths(&mut self, takers: &[Option<usize>]) {
-        let mut all: BTreeMap<(usize, usize), Vec<Told>> = BTreeMap::new();
+        let mut all: BTreeMap<(usize, usize), Vec<ReportedPath>> = BTreeMap::new();
         for (at, process) in self.processes.iter_mut().enumerate() {
             for (number, told) in process.iter_mut().filter_map(|process| process.paths.take()).flatten() {
                 all.entry((at, number)).or_default().push(told);
@@ -71,7 +71,7 @@ impl World {
             let Some(receiver) = receiver else { continue };
             assert!(receiver.iter().all(|told| self.is_by_right_port(sent, told, sent.from)), "wrong port {}", told());
             assert!(self.agree(sent, sender, receiver), "two paths {}", told());
-            let by_all = |told: &Told| how(told) == READ && told.length.min(told.room) >= SHORTEST;
+            let by_all = |told: &ReportedPath| how(told) == READ && told.length.min(told.room) >= SHORTEST;
             if self.program.is_steady() && receiver.iter().any(by_all) {
                 let connected = self.processes[sent.to].as_ref().map(|process| process.connected(sent.from as u32));
                 assert_eq!(connected, Some(self.program.rails), "all ports connect for later messages");
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Whether port, queue pair and length are those of a message to or from this process.
-    fn is_by_right_port(&self, sent: &Sent, told: &Told, other: usize) -> bool {
+    fn is_by_right_port(&self, sent: &Sent, told: &ReportedPath, other: usize) -> bool {
         // A port that is not connected yet has no queue pair.
         let is_peers = told.path.queue_pair == 0 || told.peer == Some(other as u32);
         let is_right = (told.path.port as usize) < self.program.rails && is_peers;
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Whether the sender may begin by this path, and by as many ports.
-    fn begins_right(&self, sent: &Sent, first: &Told) -> bool {
+    fn begins_right(&self, sent: &Sent, first: &ReportedPath) -> bool {
         let (how, rails, is_steady) = (how(first), first.path.rails as usize, self.program.is_steady());
         let most = if sent.length < SHORTEST { 1 } else { self.program.rails };
         let held_back = (if sent.length == 0 { Inline } else { Fragments }, Reason::HeldBack);
@@ -124,11 +124,11 @@ impl World {
 
     /// Whether the receiver is told what follows from its receive and from what the sender is told, and the sender what
     /// the receiver asked for.
-    fn agree(&self, sent: &Sent, sender: &[Told], receiver: &[Told]) -> bool {
+    fn agree(&self, sent: &Sent, sender: &[ReportedPath], receiver: &[ReportedPath]) -> bool {
         if self.without_port(sent).is_some() {
             return (sender.len(), receiver.len()) == (1, 1);
         }
-        let (first, last, Told { room, has_gaps, path, .. }) =
+        let (first, last, ReportedPath { room, has_gaps, path, .. }) =
             (&sender[0], how(&sender[sender.len() - 1]), receiver[0]);
         let is_steady = self.program.is_steady();
         let is_by_same_port = path.queue_pair > 0 && (path.rails > 1 || path.port == first.path.port);
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Whether a receiver reads by as many ports as it can, and otherwise uses one. `rails`: those of the sender.
-    fn is_by_right_rails(&self, told: &Told, rails: u32) -> bool {
+    fn is_by_right_rails(&self, told: &ReportedPath, rails: u32) -> bool {
         let (by, connected) = (told.path.rails, told.connected as u32);
         if how(told) != READ || told.length.min(told.room) < SHORTEST {
             return by == 1;

@@ -16,7 +16,8 @@ use crate::messenger::route::Route;
 /// not begin.
 ///
 /// # Errors
-/// The message was not posted, so the send needs a request: its number, and the events of its transfer that were raised.
+/// The message was not posted, so the send needs a request. The error has the number of the send, and which events of
+/// its transfer were raised.
 #[inline(always)]
 pub fn raise_at_once<H: Host>(
     process: &H::Process,

@@ -99,7 +99,8 @@ fn gets<H: Host>(
     }
 }
 
-/// Runs the `search` of a probe for this source and tag, and raises its events, and that of the message that it has taken out.
+/// Runs the `search` of a probe for this source and tag, and raises the events of the search and of a message that it
+/// takes out.
 pub(in crate::messenger) fn probes<H: Host>(
     host: &mut H,
     of: H::Communicator,

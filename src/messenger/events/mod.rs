@@ -4,8 +4,8 @@
 //! A site first asks the host for the listeners to the communicator ([`Tools::listeners`]), and raises the event where
 //! it happens. Tools know a request by a number, from its first event until its owner knows of its end or has freed it
 //! ([`Watched::renew`]); a message from its arrival to its match ([`messages`]); and a search while it lasts. No number
-//! is used twice. [`transfers`] has the events with the bytes of each step, [`reads`] those of RDMA reads, and [`at_once`]
-//! those of a send without a request.
+//! is used twice. [`transfers`] has the events with the bytes of each step, [`reads`] those of RDMA reads, and
+//! [`at_once`] those of a send without a request.
 //!
 //! Called by the protocols where a step happens, and by the host for the events of its calls. Grade: pending; hot for a
 //! watched message. Threads: the one that has entered the messenger. Tests: `messenger/tests`, those of the hosts, and

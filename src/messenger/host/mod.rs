@@ -74,8 +74,8 @@ pub trait Host: Tools {
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
-    /// [`Self::finish`] of a receive, with the listeners to its communicator at hand. A host whose blocking receives are
-    /// watched need not look them up again, nor tell such a receive from all other requests.
+    /// [`Self::finish`] of a receive, with the listeners to its communicator at hand: the host of a watched blocking
+    /// receive need not look them up again.
     fn finish_with_events(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {
         self.finish(receive);
     }

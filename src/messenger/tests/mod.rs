@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols, with a host whose ports are queues (`host`): messages to oneself, sends without a request and flow
 //! control here, the `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive
-//! and their receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test. Threads: one.
+//! and their receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test.
+//! Threads: one.
 
 mod answers;
 mod histories;

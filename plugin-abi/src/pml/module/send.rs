@@ -172,8 +172,8 @@ fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8],
     copied(state, port, route, header, extent)
 }
 
-/// Takes a request to send the message of a blocking call that [`at_once_with_events`] could not send. Tools know it as
-/// `id`, and know these events of its transfer.
+/// Sends the message of a blocking call that [`at_once_with_events`] could not post, by a request, and waits for it.
+/// The events so far have the number `id`; `raised` are those of the transfer.
 #[cold]
 #[inline(never)]
 fn begun(pml: &Pml, mut state: Entered<'_, State>, call: &Call, (id, route): (u64, Route), raised: Raised) {

@@ -24,8 +24,8 @@ pub(crate) struct Spec {
     /// Context number of the communicator. This and the following fields are ibex' own; this one fills C's padding.
     pub(crate) context: u32,
     pub(crate) bytes: u64,
-    /// Time of the event, once a listener has read the clock. Before that it is 0, or `DELIVERED`
-    /// (`tool/mpi_t/instance.rs`) after the first of several listeners. A lone listener ignores the previous value.
+    /// Time of the event, written by the first listener that reads the clock. Before that it is 0, or `DELIVERED`
+    /// (`tool/mpi_t/instance.rs`) if an earlier listener has the event already. A lone listener ignores the value.
     pub(crate) stamp: u64,
 }
 
