@@ -25,7 +25,7 @@ use dynamic_processes::DynamicProcesses;
 use events::Completed;
 use flow_control::state::Flow;
 use host::Host;
-use matching::{Contexts, Envelope};
+use matching::Contexts;
 use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
@@ -51,7 +51,7 @@ mod tests;
 /// The messenger's own part of the state that a thread has when it has entered the host.
 pub struct State<H: Host> {
     /// The communicators, and the messages that arrived before their communicator was added.
-    pub contexts: Contexts<H::Communicator, (Envelope, Arrived)>,
+    pub contexts: Contexts<H::Communicator, (H::Envelope, Arrived)>,
     /// Transfers that have begun and not ended.
     pub transfers: Transfers<H::Handle>,
     /// Flow control.

@@ -10,12 +10,11 @@ fn number() -> impl Strategy<Value = u32> {
 
 /// Matches on both sides of each bound of the short form.
 fn matched() -> impl Strategy<Value = Match> {
-    let context =
-        prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << LONG_CONTEXT, Just((1_u32 << LONG_CONTEXT) - 1)];
+    let context = prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << CONTEXT, Just((1_u32 << CONTEXT) - 1)];
     let rank = prop_oneof![0..10_i32, 0xfff0..0x1000f_i32, 0..=i32::MAX];
     let edge = 1_i32 << 23;
     let tag = prop_oneof![-10..10_i32, edge - 5..edge + 5, -edge - 5..5 - edge, any::<i32>()];
-    (context, rank, tag).prop_map(|(context, rank, tag)| Match { context, rank, tag })
+    (context, rank, tag).prop_map(|(context, rank, tag)| Match::new(context, rank, tag))
 }
 
 fn why() -> impl Strategy<Value = Reason> {
@@ -71,11 +70,11 @@ proptest! {
         prop_assert_eq!(Header::decode(&message), Some((header, data)));
         if let Header::Eager(of) = header {
             prop_assert_eq!(bytes.as_slice().len(), EAGER_SIZE);
-            let front = message.first_chunk().expect("an eager header is as long");
-            prop_assert_eq!(Match::from_eager(front), Some(of));
-            prop_assert_eq!(&EagerSender::new(of.context, of.rank).header(of.tag)[..], bytes.as_slice());
-        } else if let Some(front) = message.first_chunk() {
-            prop_assert_eq!(Match::from_eager(front), None);
+            prop_assert_eq!(Envelope::from_eager(&message), Some((of, data)));
+            let eager = EagerSender::new(of.context, of.envelope.source()).header(of.envelope.tag());
+            prop_assert_eq!(&eager[..], bytes.as_slice());
+        } else {
+            prop_assert_eq!(Envelope::from_eager(&message), None);
         }
     }
 
@@ -102,15 +101,17 @@ proptest! {
     }
 }
 
-const MATCH: Match = Match { context: 3, rank: 2, tag: 7 };
+type Header = super::Header<Envelope>;
+
+const MATCH: Match = Match::new(3, 2, 7);
 
 #[test]
 fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
-    let far = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822 };
+    let far = Match::new(0x0010_0001, 0x0102_0304, -1_073_741_822);
     for (header, bytes) in [
         (Header::Eager(MATCH), [0x11, 3, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]),
         (Header::Eager(far), [0x11, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0]),
-        (Header::Synchronous(Match { tag: -2, ..MATCH }, 9), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]),
+        (Header::Synchronous(Match::new(3, 2, -2), 9), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]),
     ] {
         assert_eq!(header.encode().as_slice(), bytes, "{header:?}");
     }
@@ -119,7 +120,7 @@ fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
 #[test]
 fn the_longest_header_fills_its_room() {
     let memory = Memory::Readable { key: 1, address: 2, length: 3 };
-    let longest = Header::ReadyToSendKeyed(Match { tag: i32::MIN, ..MATCH }, 4, memory).encode();
+    let longest = Header::ReadyToSendKeyed(Match::new(3, 2, i32::MIN), 4, memory).encode();
     assert_eq!(longest.as_slice().len(), MAX_SIZE);
 }
 
@@ -138,7 +139,7 @@ fn decode_refuses_unknown_kinds_and_flags() {
 
 #[test]
 fn decode_refuses_a_field_out_of_its_range() {
-    let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
+    let long = Header::Synchronous(Match::new(3, 1 << 20, 7), 1);
     let up_to_the_end = Header::ReadyToSend(MATCH, 1, Memory::Readable { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [
         ("a negative rank", long, 7, 0x80),
@@ -181,7 +182,7 @@ fn decode_refuses_a_reason_that_no_process_has() {
 #[test]
 #[should_panic(expected = "cannot be sent")]
 fn encode_refuses_a_context_that_no_header_has_room_for() {
-    let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
+    let _ = Header::Eager(Match { context: 1 << CONTEXT, ..MATCH }).encode();
 }
 
 #[test]

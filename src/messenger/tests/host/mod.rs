@@ -217,6 +217,7 @@ impl Types for SmallHost {
     type Handle = usize;
     type Process = ();
     type Registration = ();
+    type Envelope = Envelope;
 }
 
 impl Communicators for SmallHost {
