@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the messenger must know of an envelope beyond its matching ([`WireEnvelope`]): how requests name it, and which
-//! bytes carry it. MPI's is in `mpi.rs`. A host chooses its envelope ([`Types::Envelope`]), and the compiler makes one
-//! copy of the messenger for each.
+//! bytes carry it. `mpi.rs` has MPI's, `libfabric.rs` that of libfabric. A host chooses its envelope
+//! ([`Types::Envelope`]), and the compiler makes one copy of the messenger for each.
 //!
 //! Called by the header, by `receive` and by the protocols. Grade: hot for [`WireEnvelope::from_eager`] and
 //! [`WireEnvelope::sent_by`]. Threads: plain data. Tests: `header/tests.rs`.

@@ -5,13 +5,14 @@
 //! fields are little-endian. The low half of the first byte is the kind, the high half flags. The immediate data
 //! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
-//! Kinds 1 to 4 are messages to be matched. They begin with context, rank and tag: in 8 bytes if context and rank are
+//! Kinds 1 to 4 are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and rank are
 //! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, with which
 //! it takes 22 instructions less.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
+//! libfabric's       byte 0: kind, DATA    1-3: context   4-11: tag      with DATA: remote CQ data 8
 //! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: the receiver acknowledges the match; the data follows
 //!        ReadyToSend  request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
@@ -46,6 +47,7 @@ use super::path_taken::Reason;
 use arrayvec::ArrayVec;
 
 mod envelope;
+mod libfabric;
 mod memory;
 mod mpi;
 #[cfg(test)]
@@ -58,10 +60,13 @@ pub use mpi::EagerSender;
 /// The version of these bytes.
 pub const VERSION: u8 = 4;
 
-/// Bytes of the longest header.
+/// Bytes of the longest header of MPI's.
 pub const MAX_SIZE: usize = 36;
 
-/// Bytes of an eager message's header.
+/// Bytes of the longest header of libfabric's.
+pub const MAX_TAGGED_SIZE: usize = 44;
+
+/// Bytes of an eager message's header; with libfabric's remote CQ data it has 8 more.
 pub const EAGER_SIZE: usize = 12;
 
 const KIND: u8 = 0x0f;
@@ -140,7 +145,7 @@ pub enum Header<E = Envelope> {
 }
 
 /// The encoded bytes of a header, for the wire.
-pub type Bytes = ArrayVec<u8, MAX_SIZE>;
+pub type Bytes = ArrayVec<u8, MAX_TAGGED_SIZE>;
 
 /// The bytes of a header that are to be read.
 #[derive(Debug)]

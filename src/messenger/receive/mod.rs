@@ -19,8 +19,8 @@ pub mod queues;
 pub mod search;
 
 /// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route
-/// to its sender; without one, only an eager message is handled, and only if it names its sender. Ignores the answer to a transfer that has ended, or
-/// whose peer has not sent it: another process could end a send whose memory its receiver reads.
+/// to its sender; without one, only an eager message that names its sender is handled. Ignores the answer to a transfer
+/// that has ended, or whose peer has not sent it: another process could end a send whose memory its receiver reads.
 pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sender: impl Fn() -> Option<Route>) {
     let Some((header, bytes)) = Header::decode(message) else { return };
     if header.answered().is_some_and(|of| !is_of_peer(process, host, TransferId(of), &sender)) {

@@ -37,7 +37,7 @@ pub enum Mode {
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome<E: WireEnvelope = Envelope> {
-    /// Rank of the message's sender.
+    /// The message's sender: with MPI its rank.
     pub source: E::Peer,
     /// Tag of the message.
     pub tag: E::Tag,
@@ -83,9 +83,9 @@ pub enum Transfer<H: Host> {
 pub struct Core<H: Host> {
     /// Direction, and mode of a send.
     pub role: Role,
-    /// Rank of the peer, or `MPI_ANY_SOURCE`.
+    /// The peer (with MPI its rank), or any.
     pub peer: PeerOf<H>,
-    /// Tag, or `MPI_ANY_TAG`.
+    /// The tag, or any.
     pub tag: TagOf<H>,
     /// The user's data.
     pub data: H::Data,
