@@ -55,8 +55,8 @@ pub trait WireEnvelope: MatchBits + Debug {
     /// Returns source, or peer, and tag as events show them.
     fn shown(peer: Self::Peer, tag: Self::Tag) -> (i32, i32);
 
-    /// Reads the header of an eager message. Returns it with the data behind it; `None` if it is of another kind, or in
-    /// a form that only [`Self::read`] reads. Hot.
+    /// Reads the header of an eager message. Returns it with the data behind it; `None` if the message is of another
+    /// kind, or damaged. Hot.
     fn from_eager(message: &[u8]) -> Option<(Match<Self>, &[u8])>;
 
     /// Writes the part of a message's header that is to be matched.

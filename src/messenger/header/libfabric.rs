@@ -12,7 +12,10 @@ use crate::messenger::route::Route;
 const DATA: u8 = 0x20;
 
 impl WireEnvelope for Tagged {
-    /// The bits of the route that names the peer's account in flow control; or [`ADDR_UNSPEC`].
+    /// The bits of the route that names the peer's account in flow control, so with one rail and no shared memory the
+    /// number of its endpoint; for the process itself what [`Communicators::rank`] returns; or [`ADDR_UNSPEC`].
+    ///
+    /// [`Communicators::rank`]: crate::messenger::host::Communicators::rank
     type Peer = u64;
     type Tag = FiTag;
 
