@@ -8,9 +8,8 @@
 
 use super::events;
 use super::events::transfers::Bytes;
-use super::header::Memory;
+use super::header::{Memory, WireEnvelope};
 use super::host::{Data, Host, Process as _};
-use super::matching::Envelope;
 use super::path_taken::{PathTaken, Reason};
 use super::receive::arrived::{Arrival, Arrived, Body, SHORT};
 use super::receive::search;
@@ -23,7 +22,7 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
     let of = host.communicator(request);
     let (rank, core) = (host.rank(of), host.core(request));
     core.route = Route::LOOPBACK;
-    let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
+    let (envelope, length) = (H::Envelope::new(rank, core.tag), core.data.length());
     events::raise_path(host, request, PathTaken::LOOPBACK);
     let listeners = host.listeners(of);
     let arrival = Arrival { from: Route::LOOPBACK, length, message: None };
@@ -51,14 +50,14 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
 }
 
 /// Delivers an announced message to its receive.
-pub(super) fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, sender: TransferId) {
+pub(super) fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: H::Envelope, sender: TransferId) {
     let Some(send) = host.messenger().transfers.end(sender) else { return };
     host.core(send).transfer = Transfer::None;
     meet(host, send, receive, envelope);
 }
 
 /// Copies a message to its receive, as far as that has room, and finishes both.
-fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: Envelope) {
+fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: H::Envelope) {
     let [length, room] = [send, receive].map(|request| host.core(request).data.length());
     host.note(receive, &Outcome::new(envelope, length, room));
     // Both sides report the same number of bytes to tools, also if the receive has too little room.

@@ -10,9 +10,10 @@
 //! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`dynamic_processes`]. For tools:
 //!   [`path_taken`], and [`events`], which raises all events.
 //!
-//! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
-//! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
-//! threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
+//! It knows no MPI library: its [`host`] chooses the envelope by which messages are matched, lends its ports and the
+//! queues of its communicators, registers memory, and reports completions. A function gets the state of the host, which
+//! its thread has entered, and the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and
+//! threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
 //! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
@@ -25,7 +26,7 @@ use dynamic_processes::DynamicProcesses;
 use events::Completed;
 use flow_control::state::Flow;
 use host::Host;
-use matching::{Contexts, Envelope};
+use matching::Contexts;
 use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
@@ -51,7 +52,7 @@ mod tests;
 /// The messenger's own part of the state that a thread has when it has entered the host.
 pub struct State<H: Host> {
     /// The communicators, and the messages that arrived before their communicator was added.
-    pub contexts: Contexts<H::Communicator, (Envelope, Arrived)>,
+    pub contexts: Contexts<H::Communicator, (H::Envelope, Arrived)>,
     /// Transfers that have begun and not ended.
     pub transfers: Transfers<H::Handle>,
     /// Flow control.

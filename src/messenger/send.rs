@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::events::transfers::Bytes;
 use super::flow_control::{self, SendPath};
-use super::header::{Header, Match, Memory};
+use super::header::{Header, Match, Memory, WireEnvelope};
 use super::host::{Data, Exposed, Host, Process as _, Transmitted};
 use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::{self, Step};
@@ -41,7 +41,7 @@ fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) ->
     let (route, tag) = (core.route, core.tag);
     let account = host.account(process, route);
     let outgoing = &mut host.messenger().flow.outgoing;
-    let path = outgoing.send_path(account, context, tag);
+    let path = outgoing.send_path(account, (context, H::Envelope::is_of_library(tag)));
     let passes = path != SendPath::Pending && outgoing.may_pass(account, context);
     host.set_skips_flow_control(process, request, passes);
     if let SendPath::Rendezvous { .. } = path {
@@ -54,7 +54,7 @@ fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) ->
 fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     let communicator = host.communicator(request);
     let (context, rank, core) = (host.number(communicator), host.rank(communicator), host.core(request));
-    let of = Match { context, rank, tag: core.tag };
+    let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
     let (route, length) = (core.route, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
     let is_long = length > process.eager_limit(route);
@@ -107,7 +107,8 @@ fn found_no_room<H: Host>(process: &H::Process, host: &mut H, request: H::Handle
     let (context, core) = (host.context(request), host.core(request));
     let (route, tag) = (core.route, core.tag);
     let account = host.account(process, route);
-    host.messenger().flow.outgoing.found_no_room(account, context, tag, request);
+    let stream = (context, H::Envelope::is_of_library(tag));
+    host.messenger().flow.outgoing.found_no_room(account, stream, request);
     host.queue_turn(process, route);
 }
 
@@ -117,7 +118,7 @@ fn announce<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (of, is_long, counted): (Match, bool, bool),
+    (of, is_long, counted): (Match<H::Envelope>, bool, bool),
 ) {
     let sender = host.messenger().transfers.begin(request);
     rendezvous::enter(host, request, &Step::Offered(sender));

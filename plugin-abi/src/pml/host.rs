@@ -10,6 +10,7 @@
 
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{self, Data, Host, Memory, Process, Record, Types};
+use engine::messenger::matching::Envelope;
 use engine::messenger::rails::send_buffers::BufferId;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::Route;
@@ -239,6 +240,7 @@ impl Types for State {
     type Handle = Handle;
     type Process = Pml;
     type Registration = Registered;
+    type Envelope = Envelope;
 }
 
 impl Process for Pml {

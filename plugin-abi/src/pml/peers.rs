@@ -220,7 +220,7 @@ impl Receives for Pml {
 #[inline(always)]
 fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
-        if !search::is_taken(state, bytes, None) {
+        if !search::is_taken(state, bytes, |_| None, None) {
             receive::handle(pml, state, bytes, || Some(Route::UNKNOWN));
         }
         return;

@@ -4,6 +4,7 @@
 
 use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Types};
+use ibex::messenger::matching::Envelope;
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::rails::routes;
 use ibex::messenger::receive::queues::Queues;
@@ -44,6 +45,7 @@ impl Types for Process {
     type Handle = Handle;
     type Process = Shared;
     type Registration = u32;
+    type Envelope = Envelope;
 }
 
 /// A communicator is its context number.

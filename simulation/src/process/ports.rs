@@ -4,6 +4,7 @@
 
 use ibex::messenger::header::{Header, Match};
 use ibex::messenger::host::{Memory, Peers, Process as _, Record};
+use ibex::messenger::matching::Envelope;
 use ibex::messenger::rails::routes;
 use ibex::messenger::rails::send_buffers::BufferId;
 use ibex::messenger::receive;
@@ -144,7 +145,7 @@ impl Peers for Process {
 
     /// Checks what flow control owes to both sides.
     fn handle(&mut self, shared: &Shared, bytes: &[u8], sender: impl Fn() -> Option<Route>) {
-        let (header, _) = Header::decode(bytes).expect("processes send headers");
+        let (header, _) = Header::<Envelope>::decode(bytes).expect("processes send headers");
         let (sender, kept) = (sender(), self.messenger.flow.kept.bytes());
         if let (Header::Flow(word), Some(sender)) = (header, sender) {
             self.hears(sender, word);
@@ -156,7 +157,7 @@ impl Peers for Process {
         let is_unknown = sender.expect("the sender of a message is known") == Route::UNKNOWN;
         // The messenger cannot look an unknown sender up before the communicator is added.
         if let Some(of) = begun.filter(|_| self.messenger.flow.kept.bytes() > kept && !(is_early && is_unknown)) {
-            self.must_hold_back(of.rank);
+            self.must_hold_back(of.envelope.source());
         }
     }
 }

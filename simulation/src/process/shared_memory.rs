@@ -5,6 +5,7 @@
 
 use ibex::messenger::header::{Header, MAX_SIZE};
 use ibex::messenger::host::{Host as _, Payload, Peers as _, SharedMemory};
+use ibex::messenger::matching::Envelope;
 use ibex::messenger::rails::backlog;
 use ibex::messenger::receive::search;
 use ibex::messenger::rendezvous::single_copy;
@@ -42,10 +43,10 @@ impl Process {
         for from in first..first + self.settings.per_host {
             let Some(bytes) = self.memory.take_message((from, self.rank)) else { continue };
             count += 1;
-            let (header, _) = Header::decode(&bytes).expect("processes send headers");
+            let (header, _) = Header::<Envelope>::decode(&bytes).expect("processes send headers");
             if !matches!(header, Header::Eager(_)) {
                 self.handle(shared, &bytes, || Some(Route::local(from)));
-            } else if !self.taking(|process| search::is_taken(process, &bytes, None)) {
+            } else if !self.taking(|process| search::is_taken(process, &bytes, |_| None, None)) {
                 // An eager message does not name its sender.
                 self.handle(shared, &bytes, || Some(Route::UNKNOWN));
             }

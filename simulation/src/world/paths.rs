@@ -97,7 +97,7 @@ impl World {
     /// Returns how a message is sent whole.
     fn whole(&self, sent: &Sent, has_gaps: bool) -> How {
         let (context, rank, tag) = (self.communicators.numbers[sent.comm], sent.from as i32, sent.tag);
-        let synchronous = Header::Synchronous(Match { context, rank, tag }, 0).encode();
+        let synchronous = Header::Synchronous(Match::new(context, rank, tag), 0).encode();
         let header = if sent.is_synchronous { synchronous.as_slice().len() } else { EAGER_SIZE };
         match header + sent.length > self.program.settings().sizes.inline as usize {
             true => (Copied, Reason::Size),

@@ -7,6 +7,7 @@
 use super::transfers::step;
 use super::{Event, Raised};
 use crate::events::{Payload, TypeId, XferBegin};
+use crate::messenger::header::WireEnvelope;
 use crate::messenger::host::Host;
 use crate::messenger::path_taken::lookup;
 use crate::messenger::route::Route;
@@ -83,6 +84,7 @@ fn raise_step<H: Host>(
 fn raise_step_of<H: Host>(host: &mut H, of: H::Communicator, id: u64, spec: &H::Spec, step: TypeId) {
     let ((peer, tag), length) = H::of_spec(spec);
     let (context, source, peer) = (host.number(of), host.rank(of), host.rank_in_job(of, peer));
+    let (source, tag) = H::Envelope::shown(source, tag);
     let (total, request, message) = (length as u64, id, id);
     let (offset, bytes) = if step == XferBegin::TYPE { (0, total) } else { (total, 0) };
     let rest = XferBegin::default();

@@ -5,9 +5,9 @@
 //! that has entered the messenger. Tests: those of the hosts.
 
 use super::{Event, number_of, raise, raise_to, raise_wanted_path, transfers};
-use crate::messenger::header::EAGER_SIZE;
-use crate::messenger::host::Host;
-use crate::messenger::matching::{Envelope, Message};
+use crate::messenger::header::WireEnvelope;
+use crate::messenger::host::{Host, PeerOf, TagOf};
+use crate::messenger::matching::Message;
 use crate::messenger::path_taken::{PathTaken, lookup};
 use crate::messenger::receive::arrived::{Arrival, Arrived};
 use crate::messenger::receive::probe::Found;
@@ -23,7 +23,7 @@ pub fn arrives<H: Host>(
     process: &H::Process,
     host: &mut H,
     listeners: H::Listeners,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     arrival: &Arrival<'_>,
     search: impl FnOnce(&mut H) -> Option<H::Handle>,
 ) -> Result<H::Handle, u64> {
@@ -42,7 +42,7 @@ pub fn arrives<H: Host>(
     raise_to(host, listeners, found, Event::RemovePosted);
     host.raise_of_message(listeners, Event::MatchPosted, id, &mut spec);
     has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
-        None => Some(lookup::came_whole(process, host, of, arrival.from, (EAGER_SIZE, arrival.length))),
+        None => Some(lookup::came_eager(process, host, of, arrival.from, arrival.length)),
         Some(message) => lookup::came(process, host, of, message, found),
     });
     Ok(found)
@@ -64,7 +64,7 @@ pub(in crate::messenger) fn finds<H: Host>(
     host: &mut H,
     of: H::Communicator,
     receive: H::Handle,
-    found: &mut Message<Arrived>,
+    found: &mut Message<Arrived, H::Envelope>,
 ) {
     let message = (found.message.id, found.message.length());
     found.message.id = raise_of_message(host, (of, found.envelope), Event::RemoveUnexpected, message);
@@ -77,7 +77,7 @@ pub(in crate::messenger) fn gets_aside<H: Host>(
     host: &mut H,
     of: H::Communicator,
     receive: H::Handle,
-    message: &Message<Arrived>,
+    message: &Message<Arrived, H::Envelope>,
 ) {
     raise(host, receive, Event::Activate);
     gets(process, host, of, receive, message);
@@ -89,7 +89,7 @@ fn gets<H: Host>(
     host: &mut H,
     of: H::Communicator,
     receive: H::Handle,
-    found: &Message<Arrived>,
+    found: &Message<Arrived, H::Envelope>,
 ) {
     if let Some(listeners) = host.listeners_of(receive) {
         raise_to(host, listeners, receive, Event::MatchUnexpected);
@@ -104,9 +104,9 @@ fn gets<H: Host>(
 pub(in crate::messenger) fn probes<H: Host>(
     host: &mut H,
     of: H::Communicator,
-    wanted: (i32, i32),
-    search: impl FnOnce(&mut H) -> Option<Found>,
-) -> Option<Found> {
+    wanted: (PeerOf<H>, TagOf<H>),
+    search: impl FnOnce(&mut H) -> Option<Found<H::Envelope>>,
+) -> Option<Found<H::Envelope>> {
     let Some(listeners) = host.listeners(of) else { return search(host) };
     let (id, mut spec) = (host.numbers(1), host.spec(of, wanted, 0));
     host.raise_of_message(listeners, Event::SearchUnexpectedBegin, id, &mut spec);
@@ -126,7 +126,7 @@ pub(in crate::messenger) fn probes<H: Host>(
 #[inline]
 pub(in crate::messenger) fn raise_of_message<H: Host>(
     host: &mut H,
-    (of, envelope): (H::Communicator, Envelope),
+    (of, envelope): (H::Communicator, H::Envelope),
     event: Event,
     (id, length): (u64, usize),
 ) -> u64 {

@@ -10,8 +10,8 @@ use std::hint::cold_path;
 
 use super::{Completed, Event, number_of, stage};
 use crate::events::{self, EventGroup, MsgArrived, Payload, TypeId, XferBegin, XferContinue, XferEnd};
+use crate::messenger::header::WireEnvelope;
 use crate::messenger::host::{Data, Host};
-use crate::messenger::matching::Envelope;
 use crate::messenger::request::Role;
 
 /// Bytes of a message that a step of its transfer moves.
@@ -107,6 +107,7 @@ fn raise_step_of<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Move
         Bytes::Of { offset, length } => (offset, length),
     };
     let peer = host.rank_in_job(communicator, peer);
+    let (source, tag) = H::Envelope::shown(source, tag);
     let (total, direction, rest) = (total as u64, is_receive.into(), XferBegin::default());
     let elements = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
     let by = host.messenger().completed.filter(|_| moved.is_completed);
@@ -119,15 +120,16 @@ fn raise_step_of<H: Host>(host: &mut H, of: H::Handle, step: TypeId, moved: Move
 pub(super) fn arrived<H: Host>(
     host: &mut H,
     of: H::Communicator,
-    envelope: Envelope,
+    envelope: H::Envelope,
     message: u64,
     (total, here): (usize, usize),
 ) {
     if !events::interest().has(MsgArrived::TYPE) {
         return;
     }
-    let (source, tag, context) = (envelope.source(), envelope.tag(), host.number(of));
-    let (peer, by, thread) = (host.rank_in_job(of, source), host.messenger().completed, events::this_thread());
+    let (context, peer) = (host.number(of), host.rank_in_job(of, envelope.source()));
+    let (source, tag) = H::Envelope::shown(envelope.source(), envelope.tag());
+    let (by, thread) = (host.messenger().completed, events::this_thread());
     let (bytes, total, port) = (here as u64, total as u64, port(by));
     let mut group = EventGroup::new(events::interest());
     group.add(|| MsgArrived { message, bytes, total, context, source, tag, peer, port, thread });

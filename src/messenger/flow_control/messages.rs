@@ -7,7 +7,7 @@
 
 use super::Word;
 use crate::counters::add_shared;
-use crate::messenger::header::Header;
+use crate::messenger::header::{Header, WireEnvelope};
 use crate::messenger::host::Host;
 use crate::messenger::receive::arrived::Arrived;
 use crate::messenger::route::{Account, Route};
@@ -105,7 +105,7 @@ pub fn pend<H: Host>(process: &H::Process, host: &mut H, context: u32, send: H::
     let core = host.core(send);
     let (route, tag) = (core.route, core.tag);
     let account = host.account(process, route);
-    let must_send = host.messenger().flow.outgoing.pend(account, context, tag, send);
+    let must_send = host.messenger().flow.outgoing.pend(account, (context, H::Envelope::is_of_library(tag)), send);
     send_pending(process, host, (account, context), must_send);
 }
 

@@ -174,11 +174,7 @@ pub enum SendPath {
 }
 
 /// Messages that keep their order: in a communicator, those of the program (false) or of the MPI library (true).
-type Stream = (u32, bool);
-
-const fn stream(context: u32, tag: i32) -> Stream {
-    (context, tag < 0)
-}
+pub type Stream = (u32, bool);
 
 /// A sender's state for a peer to which some messages cannot be sent freely.
 #[derive(Debug)]
@@ -224,9 +220,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     }
 
     /// Decides how the next message is sent, and counts it if it is [`SendPath::Rendezvous`] and counted.
-    pub fn send_path(&mut self, peer: P, context: u32, tag: i32) -> SendPath {
+    pub fn send_path(&mut self, peer: P, of: Stream) -> SendPath {
         let Some(known) = self.peers.get_mut(&peer) else { return SendPath::Free };
-        let of = stream(context, tag);
         if known.is_full || known.has_pending(of) { SendPath::Pending } else { known.next_path(of, self.window) }
     }
 
@@ -238,17 +233,17 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// Adds a message behind the pending ones. Returns whether the caller has to send `Pending`, as
     /// [`Outgoing::must_send_pending`] does.
-    pub fn pend(&mut self, peer: P, context: u32, tag: i32, send: R) -> bool {
-        let (known, of) = (self.peers.entry(peer).or_default(), stream(context, tag));
+    pub fn pend(&mut self, peer: P, of: Stream, send: R) -> bool {
+        let known = self.peers.entry(peer).or_default();
         known.queue(of, self.window).pending.push_back(send);
         known.must_send_pending(of)
     }
 
     /// Takes back a message for which the port had no room: it is the first of its stream that pends.
-    pub fn found_no_room(&mut self, peer: P, context: u32, tag: i32, send: R) {
+    pub fn found_no_room(&mut self, peer: P, of: Stream, send: R) {
         let known = self.peers.entry(peer).or_default();
         known.is_full = true;
-        known.queue(stream(context, tag), self.window).pending.push_front(send);
+        known.queue(of, self.window).pending.push_front(send);
     }
 
     /// Whether messages to the peer pend until their turn.

@@ -5,13 +5,14 @@
 //! fields are little-endian. The low half of the first byte is the kind, the high half flags. The immediate data
 //! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
-//! Kinds 1 to 4 are messages to be matched. They begin with context, rank and tag: in 8 bytes if context and rank are
+//! Kinds 1 to 4 are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and rank are
 //! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, with which
 //! it takes 22 instructions less.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
+//! libfabric's       byte 0: kind, DATA    1-3: context   4-11: tag      with DATA: remote CQ data 8
 //! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: the receiver acknowledges the match; the data follows
 //!        ReadyToSend  request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
@@ -37,7 +38,7 @@
 //!
 //! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; `receive` checks
 //! that a request exists, and that its peer has sent the message. Called by protocols and hosts. Grade: hot for
-//! [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests:
+//! [`EagerSender::header`] and [`WireEnvelope::from_eager`], pending for the rest. Threads: plain values. Tests:
 //! `header/tests.rs`.
 
 use super::flow_control::Word;
@@ -45,19 +46,27 @@ use super::matching::Envelope;
 use super::path_taken::Reason;
 use arrayvec::ArrayVec;
 
+mod envelope;
+mod libfabric;
 mod memory;
+mod mpi;
 #[cfg(test)]
 mod tests;
 
+pub use envelope::{Match, WireEnvelope};
 pub use memory::{Memory, PortKey};
+pub use mpi::EagerSender;
 
 /// The version of these bytes.
 pub const VERSION: u8 = 4;
 
-/// Bytes of the longest header.
+/// Bytes of the longest header of MPI's.
 pub const MAX_SIZE: usize = 36;
 
-/// Bytes of an eager message's header.
+/// Bytes of the longest header of libfabric's.
+pub const MAX_TAGGED_SIZE: usize = 44;
+
+/// Bytes of an eager message's header; with libfabric's remote CQ data it has 8 more.
 pub const EAGER_SIZE: usize = 12;
 
 const KIND: u8 = 0x0f;
@@ -73,112 +82,23 @@ const MOVED: u8 = 9;
 const FLOW: u8 = 10;
 const PENDING: u8 = 11;
 const MORE: u8 = 12;
-/// Flag of kinds 1 to 4: the long form.
-const LONG: u8 = 0x10;
 /// Flag of [`FLOW`]: set for `GoOn`, clear for `HoldBack`.
 const GRANTED: u8 = 0x10;
 
-/// Bits of a context in the long form.
-const LONG_CONTEXT: u32 = 24;
-
-/// The communicator, sender and tag by which a message is matched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Match {
-    /// Context number of the communicator: below 2^24.
-    pub context: u32,
-    /// Rank of the sender in the communicator: at least 0.
-    pub rank: i32,
-    /// The tag.
-    pub tag: i32,
-}
-
-impl Match {
-    /// Reads the header of an eager message; `None` if it is of another kind. Hot.
-    #[inline]
-    pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
-        let (Some(first), Some(rank_and_tag)) = (bytes.first_chunk(), bytes.last_chunk()) else { return None };
-        let (first, rank_and_tag) = (u32::from_le_bytes(*first), u64::from_le_bytes(*rank_and_tag));
-        let (rank, tag) = (rank_and_tag as i32, (rank_and_tag >> 32) as i32);
-        if first as u8 != EAGER | LONG || rank < 0 {
-            return None;
-        }
-        Some(Match { context: first >> 8, rank, tag })
-    }
-
-    /// Returns the envelope.
-    #[inline(always)]
-    pub const fn envelope(&self) -> Envelope {
-        Envelope::new(self.rank, self.tag)
-    }
-
-    #[inline]
-    const fn is_short(&self) -> bool {
-        (self.context | self.rank as u32) >> 16 == 0 && self.tag << 8 >> 8 == self.tag
-    }
-
-    #[inline]
-    const fn from_word(word: u64) -> Match {
-        Match { context: (word >> 24) as u16 as u32, rank: (word >> 8) as u16 as i32, tag: (word as i64 >> 40) as i32 }
-    }
-
-    fn write(&self, kind: u8, bytes: &mut Bytes) {
-        if kind != EAGER && self.is_short() {
-            let word = (self.rank as u64) << 8 | u64::from(self.context) << 24 | (self.tag as u64) << 40;
-            bytes.extend((word | u64::from(kind)).to_le_bytes());
-        } else {
-            assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
-            bytes.extend((self.context << 8 | u32::from(kind | LONG)).to_le_bytes());
-            bytes.extend(self.rank.to_le_bytes());
-            bytes.extend(self.tag.to_le_bytes());
-        }
-    }
-
-    /// Reads the bytes of [`Match::write`]. `kind` and `flags` are those of the first byte.
-    fn read(from: &mut Reader<'_>, kind: u8, flags: u8) -> Option<Match> {
-        if kind == EAGER && flags & LONG == 0 {
-            return None;
-        }
-        let read = if flags & LONG == 0 {
-            Match::from_word(u64::from_le_bytes(from.take()?))
-        } else {
-            let context = from.u32()? >> 8;
-            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32 }
-        };
-        (read.rank >= 0 && (kind == EAGER || flags & LONG == 0 || !read.is_short())).then_some(read)
-    }
-}
-
-/// The part that the headers of one sender's eager messages in a communicator share: all but the tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EagerSender(u64);
-
-impl EagerSender {
-    /// Makes the sender with this rank, at least 0, in a context below 2^24.
-    pub const fn new(context: u32, rank: i32) -> Self {
-        EagerSender((rank as u64) << 32 | (context << 8) as u64 | (EAGER | LONG) as u64)
-    }
-
-    /// Returns the header of a message with this tag. Hot.
-    #[inline]
-    pub fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
-        let mut bytes = [0; EAGER_SIZE];
-        bytes[..8].copy_from_slice(&self.0.to_le_bytes());
-        bytes[8..].copy_from_slice(&tag.to_le_bytes());
-        bytes
-    }
-}
+/// Bits of a context in the header of a message.
+const CONTEXT: u32 = 24;
 
 /// A header. A bare `u32` is the request's number at the sender of the message, or a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Header {
+pub enum Header<E = Envelope> {
     /// The data follows.
-    Eager(Match),
+    Eager(Match<E>),
     /// The data follows; the sender waits until it is matched.
-    Synchronous(Match, u32),
+    Synchronous(Match<E>, u32),
     /// The data is in this memory.
-    ReadyToSend(Match, u32, Memory),
+    ReadyToSend(Match<E>, u32, Memory),
     /// The data is in this memory. A [`PortKey`] for each port by which it can be read follows.
-    ReadyToSendKeyed(Match, u32, Memory),
+    ReadyToSendKeyed(Match<E>, u32, Memory),
     /// Asks for the data of an announced message in fragments.
     ClearToSend {
         /// Number of the send at its sender.
@@ -225,9 +145,11 @@ pub enum Header {
 }
 
 /// The encoded bytes of a header, for the wire.
-pub type Bytes = ArrayVec<u8, MAX_SIZE>;
+pub type Bytes = ArrayVec<u8, MAX_TAGGED_SIZE>;
 
-struct Reader<'a>(&'a [u8]);
+/// The bytes of a header that are to be read.
+#[derive(Debug)]
+pub struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -245,11 +167,11 @@ impl Reader<'_> {
     }
 }
 
-impl Header {
+impl<E: WireEnvelope> Header<E> {
     /// Encodes the header.
     ///
     /// # Panics
-    /// The context is 2^24 or more, or the rank negative.
+    /// The context is 2^24 or more, or the rank of an MPI process negative.
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes::new();
         let begin = |bytes: &mut Bytes, first: u8, request: u32| {
@@ -257,14 +179,14 @@ impl Header {
             bytes.extend(request.to_le_bytes());
         };
         match *self {
-            Header::Eager(of) => of.write(EAGER, &mut bytes),
+            Header::Eager(of) => E::write(of, EAGER, &mut bytes),
             Header::Synchronous(of, request) => {
-                of.write(SYNCHRONOUS, &mut bytes);
+                E::write(of, SYNCHRONOUS, &mut bytes);
                 bytes.extend(request.to_le_bytes());
             }
             Header::ReadyToSend(of, request, memory) | Header::ReadyToSendKeyed(of, request, memory) => {
                 let is_keyed = matches!(self, Header::ReadyToSendKeyed(..));
-                of.write(if is_keyed { READY_TO_SEND_KEYED } else { READY_TO_SEND }, &mut bytes);
+                E::write(of, if is_keyed { READY_TO_SEND_KEYED } else { READY_TO_SEND }, &mut bytes);
                 bytes.extend(request.to_le_bytes());
                 memory.write(&mut bytes);
             }
@@ -300,11 +222,11 @@ impl Header {
     /// Decodes the header at the front of `message`, and returns the data behind it. `None`: the bytes are no header, a
     /// value is out of its range or in the long form where the short one is due, bytes follow a header without data, or
     /// a part of a [`PortKey`] follows.
-    pub fn decode(message: &[u8]) -> Option<(Header, &[u8])> {
+    pub fn decode(message: &[u8]) -> Option<(Self, &[u8])> {
         let first = *message.first()?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | READY_TO_SEND | READY_TO_SEND_KEYED => LONG,
+            EAGER | SYNCHRONOUS | READY_TO_SEND | READY_TO_SEND_KEYED => E::FLAGS,
             FLOW => GRANTED,
             _ => 0,
         };
@@ -313,13 +235,13 @@ impl Header {
         }
         let mut from = Reader(message);
         let header = match kind {
-            EAGER => Header::Eager(Match::read(&mut from, kind, flags)?),
-            SYNCHRONOUS => Header::Synchronous(Match::read(&mut from, kind, flags)?, from.u32()?),
+            EAGER => Header::Eager(E::read(&mut from, kind, flags)?),
+            SYNCHRONOUS => Header::Synchronous(E::read(&mut from, kind, flags)?, from.u32()?),
             READY_TO_SEND => {
-                Header::ReadyToSend(Match::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?)
+                Header::ReadyToSend(E::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?)
             }
             READY_TO_SEND_KEYED => {
-                let of = Match::read(&mut from, kind, flags)?;
+                let of = E::read(&mut from, kind, flags)?;
                 Header::ReadyToSendKeyed(of, from.u32()?, Memory::read(&mut from)?)
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
@@ -343,7 +265,7 @@ impl Header {
         }
     }
 
-    fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Option<Header> {
+    fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Option<Self> {
         if from.u32()? >> 8 != 0 {
             return None;
         }

@@ -2,20 +2,29 @@
 //! Tests: headers come back as they were encoded, and other bytes are refused.
 
 use super::*;
+use crate::messenger::matching::{ADDR_UNSPEC, Tagged};
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), 0..1000_u32, any::<u32>(), Just(u32::MAX)]
 }
 
-/// Matches on both sides of each bound of the short form.
-fn matched() -> impl Strategy<Value = Match> {
-    let context =
-        prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << LONG_CONTEXT, Just((1_u32 << LONG_CONTEXT) - 1)];
+fn context() -> impl Strategy<Value = u32> {
+    prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << CONTEXT, Just((1_u32 << CONTEXT) - 1)]
+}
+
+/// Matches of MPI on both sides of each bound of the short form.
+fn mpi() -> BoxedStrategy<Match> {
     let rank = prop_oneof![0..10_i32, 0xfff0..0x1000f_i32, 0..=i32::MAX];
     let edge = 1_i32 << 23;
     let tag = prop_oneof![-10..10_i32, edge - 5..edge + 5, -edge - 5..5 - edge, any::<i32>()];
-    (context, rank, tag).prop_map(|(context, rank, tag)| Match { context, rank, tag })
+    (context(), rank, tag).prop_map(|(context, rank, tag)| Match::new(context, rank, tag)).boxed()
+}
+
+fn tagged() -> BoxedStrategy<Match<Tagged>> {
+    let of = |(context, tag, data)| Match { context, envelope: Tagged { source: ADDR_UNSPEC, tag, data } };
+    (context(), any::<u64>(), any::<Option<u64>>()).prop_map(of).boxed()
 }
 
 fn why() -> impl Strategy<Value = Reason> {
@@ -32,7 +41,10 @@ fn memory() -> impl Strategy<Value = Memory> {
     ]
 }
 
-fn header() -> impl Strategy<Value = Header> {
+fn header<E>(matched: fn() -> BoxedStrategy<Match<E>>) -> impl Strategy<Value = Header<E>>
+where
+    E: WireEnvelope + 'static,
+{
     prop_oneof![
         matched().prop_map(Header::Eager),
         (matched(), number()).prop_map(|(of, request)| Header::Synchronous(of, request)),
@@ -50,76 +62,111 @@ fn header() -> impl Strategy<Value = Header> {
     ]
 }
 
-fn has_data(header: &Header) -> bool {
+fn has_data<E>(header: &Header<E>) -> bool {
     matches!(
         header,
         Header::Eager(_) | Header::Synchronous(..) | Header::ReadyToSendKeyed(..) | Header::Fragment { .. }
     )
 }
 
+/// Checks that the encoded header, with the first of the `data` that may follow it, is decoded.
+fn comes_back<E: WireEnvelope>(header: Header<E>, data: &[u8]) -> Result<(), TestCaseError> {
+    let bytes = header.encode();
+    let whole = match header {
+        Header::ReadyToSendKeyed(..) => data.len() / PortKey::SIZE * PortKey::SIZE,
+        _ if has_data(&header) => data.len(),
+        _ => 0,
+    };
+    let data = &data[..whole];
+    let message = [bytes.as_slice(), data].concat();
+    prop_assert_eq!(Header::decode(&message), Some((header, data)));
+    let eager = if let Header::Eager(of) = header { Some((of, data)) } else { None };
+    prop_assert_eq!(E::from_eager(&message), eager);
+    Ok(())
+}
+
+fn is_refused_if_cut<E: WireEnvelope>(header: Header<E>, cut: prop::sample::Index) -> Result<(), TestCaseError> {
+    let bytes = header.encode();
+    let cut = &bytes[..cut.index(bytes.len())];
+    prop_assert_eq!(Header::<E>::decode(cut), None);
+    prop_assert_eq!(E::from_eager(cut), None);
+    if !has_data(&header) {
+        let longer = [bytes.as_slice(), &[0]].concat();
+        prop_assert_eq!(Header::<E>::decode(&longer), None);
+    }
+    Ok(())
+}
+
+fn is_refused_or_encoded_so<E: WireEnvelope>(message: &[u8]) -> Result<(), TestCaseError> {
+    if let Some((header, data)) = Header::<E>::decode(message) {
+        prop_assert_eq!([header.encode().as_slice(), data].concat(), message);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
-    fn decode_returns_the_header_and_data(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
-        let bytes = header.encode();
-        let whole = match header {
-            Header::ReadyToSendKeyed(..) => data.len() / PortKey::SIZE * PortKey::SIZE,
-            _ if has_data(&header) => data.len(),
-            _ => 0,
-        };
-        let data = &data[..whole];
-        let message = [bytes.as_slice(), data].concat();
-        prop_assert_eq!(Header::decode(&message), Some((header, data)));
+    fn decode_returns_the_header_and_data(
+        (header, tagged) in (header(mpi), header(tagged)),
+        data in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        comes_back(header, &data)?;
+        comes_back(tagged, &data)?;
         if let Header::Eager(of) = header {
-            prop_assert_eq!(bytes.as_slice().len(), EAGER_SIZE);
-            let front = message.first_chunk().expect("an eager header is as long");
-            prop_assert_eq!(Match::from_eager(front), Some(of));
-            prop_assert_eq!(&EagerSender::new(of.context, of.rank).header(of.tag)[..], bytes.as_slice());
-        } else if let Some(front) = message.first_chunk() {
-            prop_assert_eq!(Match::from_eager(front), None);
+            let eager = EagerSender::new(of.context, of.envelope.source()).header(of.envelope.tag());
+            prop_assert_eq!(eager.to_vec(), header.encode().to_vec());
         }
     }
 
     #[test]
-    fn decode_refuses_a_header_that_is_too_short_or_too_long(header in header(), cut in any::<prop::sample::Index>()) {
-        let bytes = header.encode();
-        let bytes = bytes.as_slice();
-        prop_assert_eq!(Header::decode(&bytes[..cut.index(bytes.len())]), None);
-        if !has_data(&header) {
-            let message = [bytes, &[0]].concat();
-            prop_assert_eq!(Header::decode(&message), None);
-        }
+    fn decode_refuses_a_header_that_is_too_short_or_too_long(
+        (header, tagged) in (header(mpi), header(tagged)),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        is_refused_if_cut(header, cut)?;
+        is_refused_if_cut(tagged, cut)?;
     }
 
     #[test]
     fn decode_accepts_only_the_bytes_that_encode_makes(
         first in prop_oneof![0..0x40_u8, any::<u8>()],
-        rest in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..MAX_SIZE + 2),
+        rest in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..MAX_TAGGED_SIZE + 2),
     ) {
         let message = [&[first][..], &rest].concat();
-        if let Some((header, data)) = Header::decode(&message) {
-            prop_assert_eq!([header.encode().as_slice(), data].concat(), message);
-        }
+        is_refused_or_encoded_so::<Envelope>(&message)?;
+        is_refused_or_encoded_so::<Tagged>(&message)?;
     }
 }
 
-const MATCH: Match = Match { context: 3, rank: 2, tag: 7 };
+const MATCH: Match = Match::new(3, 2, 7);
 
 #[test]
 fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
-    let far = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822 };
+    let far = Match::new(0x0010_0001, 0x0102_0304, -1_073_741_822);
     for (header, bytes) in [
         (Header::Eager(MATCH), [0x11, 3, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]),
         (Header::Eager(far), [0x11, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0]),
-        (Header::Synchronous(Match { tag: -2, ..MATCH }, 9), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]),
+        (Header::Synchronous(Match::new(3, 2, -2), 9), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]),
     ] {
         assert_eq!(header.encode().as_slice(), bytes, "{header:?}");
     }
 }
 
 #[test]
+fn every_field_of_libfabrics_form_has_its_bytes() {
+    let of = |data| Match { context: 0x0003_0201, envelope: Tagged { source: 7, tag: 0x8070_6050_4030_2010, data } };
+    let tag = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80];
+    assert_eq!(Header::Eager(of(None)).encode()[..], [&[1, 1, 2, 3][..], &tag].concat());
+    let with_data = [&[0x22, 1, 2, 3][..], &tag, &[9, 0, 0, 0, 0, 0, 0, 0xff], &[6, 0, 0, 0]].concat();
+    assert_eq!(Header::Synchronous(of(Some(0xff00_0000_0000_0009)), 6).encode()[..], with_data);
+}
+
+#[test]
 fn the_longest_header_fills_its_room() {
     let memory = Memory::Readable { key: 1, address: 2, length: 3 };
-    let longest = Header::ReadyToSendKeyed(Match { tag: i32::MIN, ..MATCH }, 4, memory).encode();
+    let of = Match { context: 1, envelope: Tagged { source: 0, tag: 0, data: Some(0) } };
+    assert_eq!(Header::ReadyToSendKeyed(of, 4, memory).encode().len(), MAX_TAGGED_SIZE);
+    let longest = Header::ReadyToSendKeyed(Match::new(3, 2, i32::MIN), 4, memory).encode();
     assert_eq!(longest.as_slice().len(), MAX_SIZE);
 }
 
@@ -131,14 +178,14 @@ fn decode_refuses_unknown_kinds_and_flags() {
         0xff,
     ] {
         message[0] = first;
-        assert_eq!(Header::decode(&message), None, "{first:#x}");
+        assert_eq!(Header::<Envelope>::decode(&message), None, "{first:#x}");
     }
-    assert_eq!(Header::decode(&[]), None);
+    assert_eq!(Header::<Envelope>::decode(&[]), None);
 }
 
 #[test]
 fn decode_refuses_a_field_out_of_its_range() {
-    let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
+    let long = Header::Synchronous(Match::new(3, 1 << 20, 7), 1);
     let up_to_the_end = Header::ReadyToSend(MATCH, 1, Memory::Readable { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [
         ("a negative rank", long, 7, 0x80),
@@ -148,7 +195,7 @@ fn decode_refuses_a_field_out_of_its_range() {
     ] {
         let mut message = header.encode().as_slice().to_vec();
         message[at] ^= bits;
-        assert_eq!(Header::decode(&message), None, "{what}");
+        assert_eq!(Header::<Envelope>::decode(&message), None, "{what}");
     }
 }
 
@@ -157,7 +204,7 @@ fn decode_refuses_keys_with_a_part_of_one_behind_them() {
     let memory = Memory::Readable { key: 1, address: 2, length: 3 };
     let mut message = Header::ReadyToSendKeyed(MATCH, 1, memory).encode().to_vec();
     for length in 0..3 * PortKey::SIZE {
-        let keys = Header::decode(&message).map(|(_, bytes)| PortKey::decode(bytes).len());
+        let keys = Header::<Envelope>::decode(&message).map(|(_, bytes)| PortKey::decode(bytes).len());
         assert_eq!(keys, (length % PortKey::SIZE == 0).then_some(length / PortKey::SIZE));
         message.push(7);
     }
@@ -173,7 +220,7 @@ fn decode_refuses_a_reason_that_no_process_has() {
             let mut message = header.encode();
             // Both have it at this place.
             message[12..16].copy_from_slice(&code.to_le_bytes());
-            assert_eq!(Header::decode(&message), is_known.then_some((header, &[][..])), "{code}");
+            assert_eq!(Header::<Envelope>::decode(&message), is_known.then_some((header, &[][..])), "{code}");
         }
     }
 }
@@ -181,7 +228,7 @@ fn decode_refuses_a_reason_that_no_process_has() {
 #[test]
 #[should_panic(expected = "cannot be sent")]
 fn encode_refuses_a_context_that_no_header_has_room_for() {
-    let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
+    let _ = Header::Eager(Match { context: 1 << CONTEXT, ..MATCH }).encode();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! Tests: those of the hosts.
 
 use super::ports::Ports;
+use super::process::PeerOf;
 use crate::messenger::matching::lengths::Lengths;
 use crate::messenger::receive::queues::Queues;
 use crate::messenger::route::Route;
@@ -19,8 +20,8 @@ pub trait Communicators: Ports {
     /// Returns the context number of a communicator.
     fn number(&mut self, of: Self::Communicator) -> u32;
 
-    /// Returns the rank of this process in a communicator.
-    fn rank(&mut self, of: Self::Communicator) -> i32;
+    /// Returns the rank of this process in a communicator, or the name by which it knows itself.
+    fn rank(&mut self, of: Self::Communicator) -> PeerOf<Self>;
 
     /// Returns the context number of the communicator of a request, which may have gone.
     fn context(&mut self, request: Self::Handle) -> u32;
@@ -29,7 +30,7 @@ pub trait Communicators: Ports {
     fn is_abandoned(&mut self, send: Self::Handle) -> bool;
 
     /// Returns the route to a rank, if the host has looked its process up before.
-    fn known_route(&mut self, of: Self::Communicator, rank: i32) -> Option<Route>;
+    fn known_route(&mut self, of: Self::Communicator, rank: PeerOf<Self>) -> Option<Route>;
 
     /// Whether messages to the peer of a send skip flow control: its communicator's route to the peer is current and
     /// unmarked.
@@ -47,5 +48,5 @@ pub trait Communicators: Ports {
     fn mark(&mut self, routes: &[Route]);
 
     /// Lends the queues of a communicator, and their lengths as other threads see them.
-    fn queues(&mut self, of: Self::Communicator) -> (&mut Queues<Self::Handle>, &Lengths);
+    fn queues(&mut self, of: Self::Communicator) -> (&mut Queues<Self::Handle, Self::Envelope>, &Lengths);
 }

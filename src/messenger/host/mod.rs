@@ -23,7 +23,7 @@ pub use communicators::Communicators;
 pub use memory::{Memory, Record};
 pub use peers::Peers;
 pub use ports::{Exposed, NotPacked, Ports, Posted, Transmitted};
-pub use process::{Process, Rail, Types};
+pub use process::{PeerOf, Process, Rail, TagOf, Types};
 pub use shared_memory::{Payload, SharedMemory};
 pub use tools::Tools;
 
@@ -44,10 +44,10 @@ pub trait Host: Tools {
     fn messenger(&mut self) -> &mut State<Self>;
 
     /// Writes the status of a receive.
-    fn note(&mut self, receive: Self::Handle, outcome: &Outcome);
+    fn note(&mut self, receive: Self::Handle, outcome: &Outcome<Self::Envelope>);
 
     /// Returns the source and the tag, and the length of the message, of a receive whose status was written.
-    fn noted(&mut self, receive: Self::Handle) -> ((i32, i32), usize);
+    fn noted(&mut self, receive: Self::Handle) -> ((PeerOf<Self>, TagOf<Self>), usize);
 
     /// Copies the data of a send to a receive, as far as there is room. If the receive cannot unpack it, changes its
     /// status.

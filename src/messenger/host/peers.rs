@@ -4,7 +4,7 @@
 //! Called by `messenger/rails`. Grade: setup, by static dispatch. Threads: the one that has entered the messenger, and
 //! no port. Tests: those of the hosts.
 
-use super::Host;
+use super::{Host, PeerOf};
 use crate::messenger::receive;
 use crate::messenger::route::Route;
 use crate::peer::PeerName;
@@ -16,7 +16,7 @@ pub trait Peers: Host {
     fn me(&self) -> u32;
 
     /// Returns the process with this rank in a communicator; `None`: there is no such rank.
-    fn name_of(&mut self, of: Self::Communicator, rank: i32) -> Option<PeerName>;
+    fn name_of(&mut self, of: Self::Communicator, rank: PeerOf<Self>) -> Option<PeerName>;
 
     /// Returns the routes to a process, in the order of rails; none if no port reaches it.
     fn routes_to(&mut self, process: &Self::Process, peer: PeerName) -> Vec<Route>;

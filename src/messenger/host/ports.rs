@@ -46,15 +46,21 @@ pub trait Ports: Types {
         &mut self,
         process: &Self::Process,
         send: Self::Handle,
-        header: &Header,
+        header: &Header<Self::Envelope>,
         finishes: bool,
     ) -> Transmitted;
 
     /// Sends a message without data to the peer of a route. Ends the job if no port can.
-    fn control(&mut self, process: &Self::Process, route: Route, header: &Header);
+    fn control(&mut self, process: &Self::Process, route: Route, header: &Header<Self::Envelope>);
 
     /// [`Self::control`] by a port, with keys behind the header.
-    fn control_with_keys(&mut self, process: &Self::Process, route: Route, header: &Header, keys: &[PortKey]);
+    fn control_with_keys(
+        &mut self,
+        process: &Self::Process,
+        route: Route,
+        header: &Header<Self::Envelope>,
+        keys: &[PortKey],
+    );
 
     /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
     /// it with the length of its data, at least 1 byte.

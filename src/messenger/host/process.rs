@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::ops::DerefMut;
 
+use crate::messenger::header::WireEnvelope;
 use crate::messenger::route::Route;
 use crate::transport::adapter::Adapter;
 use crate::transport::{Attributes, Port};
@@ -18,7 +19,15 @@ pub trait Types: Sized {
     type Process: Process;
     /// Registration of user memory with a port.
     type Registration: Copy + Debug;
+    /// By what messages are matched: MPI's envelope, or libfabric's.
+    type Envelope: WireEnvelope;
 }
+
+/// Names a process in a communicator of a host, or any: MPI's rank.
+pub type PeerOf<H> = <<H as Types>::Envelope as WireEnvelope>::Peer;
+
+/// A tag as a host's requests name it.
+pub type TagOf<H> = <<H as Types>::Envelope as WireEnvelope>::Tag;
 
 /// The ports of a process.
 pub trait Process {

@@ -19,7 +19,7 @@ pub trait SharedMemory: Host {
         &mut self,
         _process: &Self::Process,
         _to: u32,
-        _header: &Header,
+        _header: &Header<Self::Envelope>,
         _payload: &Payload<Self::Handle>,
     ) -> bool {
         false

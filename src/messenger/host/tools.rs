@@ -5,6 +5,7 @@
 //! message, by static dispatch. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::communicators::Communicators;
+use super::process::{PeerOf, TagOf};
 use crate::events::{self, TypeId, XferBegin};
 use crate::messenger::events::{Completed, Event, transfers};
 use crate::messenger::path_taken::PathTaken;
@@ -45,10 +46,10 @@ pub trait Tools: Communicators {
     fn introduce(&mut self, _request: Self::Handle) {}
 
     /// Makes the specification of a message of `length` bytes with this source and tag, or of a search for it.
-    fn spec(&mut self, of: Self::Communicator, wanted: (i32, i32), length: usize) -> Self::Spec;
+    fn spec(&mut self, of: Self::Communicator, wanted: (PeerOf<Self>, TagOf<Self>), length: usize) -> Self::Spec;
 
     /// Returns the peer, the tag and the length in bytes that a specification has.
-    fn of_spec(spec: &Self::Spec) -> ((i32, i32), usize);
+    fn of_spec(spec: &Self::Spec) -> ((PeerOf<Self>, TagOf<Self>), usize);
 
     /// Gives listeners an event of a request, or of the search for its message. `id`: number of the request or search.
     fn raise(&mut self, listeners: Self::Listeners, event: Event, id: u64, request: Self::Handle);
@@ -63,7 +64,7 @@ pub trait Tools: Communicators {
     fn raise_path_of_message(&mut self, to: Self::Listeners, id: u64, spec: &Self::Spec, path: PathTaken);
 
     /// Returns the rank in its job of a process of a communicator; `u32::MAX` if there is none.
-    fn rank_in_job(&mut self, of: Self::Communicator, rank: i32) -> u32;
+    fn rank_in_job(&mut self, of: Self::Communicator, rank: PeerOf<Self>) -> u32;
 
     /// Whether tools want the transfer events of this type.
     fn wants_step(&mut self, step: TypeId) -> bool {
@@ -76,7 +77,7 @@ pub trait Tools: Communicators {
     }
 
     /// Returns the route to a rank, which the host may look up.
-    fn route_to(&mut self, _process: &Self::Process, of: Self::Communicator, rank: i32) -> Option<Route> {
+    fn route_to(&mut self, _process: &Self::Process, of: Self::Communicator, rank: PeerOf<Self>) -> Option<Route> {
         self.known_route(of, rank)
     }
 

@@ -268,11 +268,15 @@ mod tests {
         for (name, set) in sets {
             assert_spread(name, !0, &set);
             // The same in libfabric's envelopes: the rank as a source, or in a tag's high bits.
-            let all_bits = Tagged { source: !0, tag: !0 };
+            let all_bits = Tagged { source: !0, tag: !0, data: None };
             let set_of = |of: fn(u64) -> Tagged| set.iter().map(|key| of(*key)).collect::<Vec<_>>();
-            assert_spread(name, all_bits, &set_of(|key| Tagged { source: key >> 32, tag: key & 0xffff_ffff }));
-            assert_spread(name, all_bits, &set_of(|key| Tagged { source: key >> 32, tag: key << 32 }));
-            assert_spread(name, all_bits, &set_of(|key| Tagged { source: 3, tag: key }));
+            assert_spread(
+                name,
+                all_bits,
+                &set_of(|key| Tagged { source: key >> 32, tag: key & 0xffff_ffff, data: None }),
+            );
+            assert_spread(name, all_bits, &set_of(|key| Tagged { source: key >> 32, tag: key << 32, data: None }));
+            assert_spread(name, all_bits, &set_of(|key| Tagged { source: 3, tag: key, data: None }));
         }
     }
 }

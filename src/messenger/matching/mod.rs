@@ -44,7 +44,7 @@ pub use contexts::Contexts;
 pub use envelope::{ANY_SOURCE, ANY_TAG, Envelope};
 pub use outcome::{Message, MessageHandle, ReceiveHandle, Remains, Searched};
 pub use pattern::{MatchBits, Pattern};
-pub use tagged::{ADDR_UNSPEC, Tagged};
+pub use tagged::{ADDR_UNSPEC, FiTag, Tagged};
 
 use posted::Posted;
 use slab::NONE;

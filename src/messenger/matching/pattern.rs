@@ -29,6 +29,9 @@ pub struct Pattern<E = super::Envelope> {
 }
 
 impl<E: MatchBits> Pattern<E> {
+    /// Takes all messages.
+    pub(in crate::messenger) const ALL: Self = Pattern { key: E::NO_BITS, mask: E::NO_BITS };
+
     /// Whether the pattern takes the message.
     #[inline]
     pub fn takes(self, envelope: E) -> bool {

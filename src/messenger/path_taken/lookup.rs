@@ -5,9 +5,8 @@
 //! messenger, and no port. Tests: `simulation/src/world/paths.rs`, and `mpi_t_protocols.c` in `hw-tests/tools`.
 
 use super::{PathTaken, Protocol, Reason, at_once, not_read};
-use crate::messenger::header::{EAGER_SIZE, Header, Match};
-use crate::messenger::host::{Data, Host, PortHost, Process, Rail};
-use crate::messenger::matching::Envelope;
+use crate::messenger::header::{EAGER_SIZE, Header, Match, WireEnvelope};
+use crate::messenger::host::{Data, Host, PeerOf, PortHost, Process, Rail};
 use crate::messenger::receive::arrived::{Arrived, Body};
 use crate::messenger::request::{Mode, Role, Transfer};
 use crate::messenger::route::Route;
@@ -41,15 +40,11 @@ pub fn sent<H: Host>(process: &H::Process, host: &mut H, send: H::Handle) -> Pat
     let of = host.communicator(send);
     let (context, rank, core) = (host.number(of), host.rank(of), host.core(send));
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
-    let header = if is_synchronous { synchronous(context, rank, core.tag) } else { EAGER_SIZE };
-    let (lengths, has_gaps, route) = ((header, core.data.length()), !core.data.is_contiguous(), core.route);
+    let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
+    let header = if is_synchronous { Header::Synchronous(of, 0) } else { Header::Eager(of) };
+    let (length, has_gaps, route) = (core.data.length(), !core.data.is_contiguous(), core.route);
     let route = host.home(process, route);
-    whole(process, route, lengths, has_gaps)
-}
-
-/// Returns the length of the header of a synchronous message.
-fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
-    Header::Synchronous(Match { context, rank, tag }, 0).encode().as_slice().len()
+    whole(process, route, (header.encode().len(), length), has_gaps)
 }
 
 /// Returns the path of a receive that reads its message.
@@ -60,15 +55,28 @@ pub fn read<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle) -> 
     Some(by(process, rails.next()?.route, (Protocol::Read, Reason::Size), count))
 }
 
-/// Returns the path of a whole message that has matched, by its lengths (header and data) alone, because the message
-/// does not say whether its sender copied it. `from` may be unknown.
-pub fn came_whole<H: Host>(
+/// Returns the path of an eager message of `length` bytes that has matched. `from` may be unknown.
+pub fn came_eager<H: Host>(
     process: &H::Process,
     host: &mut H,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     from: Route,
-    lengths: (usize, usize),
+    length: usize,
 ) -> PathTaken {
+    came_whole(process, host, of, from, (Header::Eager, length))
+}
+
+/// Returns the path of a whole message that has matched, by the lengths of its header, which `kind` makes, and of its
+/// data alone, because the message does not say whether its sender copied it. `from` may be unknown.
+fn came_whole<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: (H::Communicator, H::Envelope),
+    from: Route,
+    (kind, length): (impl FnOnce(Match<H::Envelope>) -> Header<H::Envelope>, usize),
+) -> PathTaken {
+    let header = kind(Match { context: host.number(of.0), envelope: of.1 });
+    let lengths = (header.encode().len(), length);
     let Some(from) = sender(process, host, of, from) else {
         let (protocol, reason) = at_once(lengths, false, longest_inline(process.rail(0)));
         return PathTaken { rails: 1, ..PathTaken::without_port(protocol, reason) };
@@ -83,18 +91,18 @@ pub fn came_whole<H: Host>(
 pub fn came<H: Host>(
     process: &H::Process,
     host: &mut H,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     message: &Arrived,
     receive: H::Handle,
 ) -> Option<PathTaken> {
     let from = message.from;
     let memory = match &message.body {
         Body::Short(..) | Body::Whole(_) => {
-            return Some(came_whole(process, host, of, from, (EAGER_SIZE, message.length())));
+            return Some(came_eager(process, host, of, from, message.length()));
         }
         Body::Synchronous(..) => {
-            let header = synchronous(host.number(of.0), of.1.source(), of.1.tag());
-            return Some(came_whole(process, host, of, from, (header, message.length())));
+            let kind = |of| Header::Synchronous(of, 0);
+            return Some(came_whole(process, host, of, from, (kind, message.length())));
         }
         Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory,
     };
@@ -110,7 +118,12 @@ pub fn came<H: Host>(
 }
 
 /// Returns the route to a rank of a communicator, for a host with ports; looks its process up if it has no route yet.
-pub fn route_to<H: PortHost>(process: &H::Process, host: &mut H, of: H::Communicator, rank: i32) -> Option<Route> {
+pub fn route_to<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    rank: PeerOf<H>,
+) -> Option<Route> {
     let known = host.known_route(of, rank);
     if known.is_some() || process.is_multi_rail() {
         return known;
@@ -125,7 +138,7 @@ pub fn route_to<H: PortHost>(process: &H::Process, host: &mut H, of: H::Communic
 fn sender<H: Host>(
     process: &H::Process,
     host: &mut H,
-    (of, envelope): (H::Communicator, Envelope),
+    (of, envelope): (H::Communicator, H::Envelope),
     from: Route,
 ) -> Option<Route> {
     if from != Route::UNKNOWN {

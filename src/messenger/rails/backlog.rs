@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::messenger::header::Header;
-use crate::messenger::host::{Data, Payload, PortHost, Transmitted};
+use crate::messenger::host::{Data, Payload, PortHost, Transmitted, Types};
 use crate::messenger::rendezvous::fragments;
 use crate::messenger::route::Route;
 
@@ -22,25 +22,25 @@ pub enum Then<T> {
     Fragment(T),
 }
 
-enum Waiting<T> {
-    Message(Header, Payload<T>, Then<T>),
+enum Waiting<H: Types> {
+    Message(Header<H::Envelope>, Payload<H::Handle>, Then<H::Handle>),
     /// The turn of pending messages.
     Turn,
 }
 
-/// Queues of messages, by the place of the receiver on the machine. `T` names a request.
-pub struct Backlog<T> {
-    queues: Vec<VecDeque<Waiting<T>>>,
+/// Queues of messages, by the place of the receiver on the machine.
+pub struct Backlog<H: Types> {
+    queues: Vec<VecDeque<Waiting<H>>>,
     count: usize,
 }
 
-impl<T> Default for Backlog<T> {
+impl<H: Types> Default for Backlog<H> {
     fn default() -> Self {
         Backlog { queues: Vec::new(), count: 0 }
     }
 }
 
-impl<T> Backlog<T> {
+impl<H: Types> Backlog<H> {
     /// Whether no message or turn waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -53,7 +53,7 @@ impl<T> Backlog<T> {
     }
 }
 
-fn push<H: PortHost>(process: &H::Process, host: &mut H, to: u32, waiting: Waiting<H::Handle>) {
+fn push<H: PortHost>(process: &H::Process, host: &mut H, to: u32, waiting: Waiting<H>) {
     host.hold_up(process, to, true);
     let (backlog, place) = (&mut host.messenger().rails.backlog, to as usize);
     if backlog.queues.len() <= place {
@@ -68,7 +68,7 @@ pub(super) fn send<H: PortHost>(
     process: &H::Process,
     host: &mut H,
     to: u32,
-    (header, payload): (Header, Payload<H::Handle>),
+    (header, payload): (Header<H::Envelope>, Payload<H::Handle>),
     then: Then<H::Handle>,
 ) -> bool {
     if !host.messenger().rails.backlog.waits_for(to) && host.send_locally(process, to, &header, &payload) {
@@ -79,7 +79,7 @@ pub(super) fn send<H: PortHost>(
 }
 
 /// Sends a message without data.
-pub(super) fn control<H: PortHost>(process: &H::Process, host: &mut H, to: u32, header: &Header) {
+pub(super) fn control<H: PortHost>(process: &H::Process, host: &mut H, to: u32, header: &Header<H::Envelope>) {
     send(process, host, to, (*header, Payload::Nothing), Then::Nothing);
 }
 
@@ -89,7 +89,7 @@ pub(super) fn send_whole<H: PortHost>(
     process: &H::Process,
     host: &mut H,
     to: u32,
-    header: &Header,
+    header: &Header<H::Envelope>,
     send: H::Handle,
 ) -> Transmitted {
     if host.messenger().rails.backlog.waits_for(to) {
@@ -149,14 +149,14 @@ pub fn send_waiting<H: PortHost>(process: &H::Process, host: &mut H) -> usize {
     count
 }
 
-fn pop<H: PortHost>(host: &mut H, to: u32) -> Option<Waiting<H::Handle>> {
+fn pop<H: PortHost>(host: &mut H, to: u32) -> Option<Waiting<H>> {
     let backlog = &mut host.messenger().rails.backlog;
     let first = backlog.queues[to as usize].pop_front()?;
     backlog.count -= 1;
     Some(first)
 }
 
-fn put_back<H: PortHost>(host: &mut H, to: u32, waiting: Waiting<H::Handle>) {
+fn put_back<H: PortHost>(host: &mut H, to: u32, waiting: Waiting<H>) {
     let backlog = &mut host.messenger().rails.backlog;
     backlog.queues[to as usize].push_front(waiting);
     backlog.count += 1;

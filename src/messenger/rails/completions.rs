@@ -44,14 +44,14 @@ impl ByRail {
 pub struct Receiver<'a, H: PortHost, const MULTI_RAIL: bool> {
     host: &'a mut H,
     rail: usize,
-    deferred: Option<&'a mut Option<Deferred<H::Communicator>>>,
+    deferred: Option<&'a mut Option<Deferred<H>>>,
 }
 
 impl<'a, H: PortHost, const MULTI_RAIL: bool> Receiver<'a, H, MULTI_RAIL> {
     /// Makes the receiver of a rail. It puts a short message that raises events in `deferred`, if there is a
     /// place: the host [delivers](search::deliver) it once it has left the port.
     #[inline(always)]
-    pub fn new(host: &'a mut H, rail: usize, deferred: Option<&'a mut Option<Deferred<H::Communicator>>>) -> Self {
+    pub fn new(host: &'a mut H, rail: usize, deferred: Option<&'a mut Option<Deferred<H>>>) -> Self {
         Receiver { host, rail, deferred }
     }
 }
@@ -74,7 +74,12 @@ impl<H: PortHost + TakesRequests, const MULTI_RAIL: bool> TakesMessages for Rece
             return false;
         }
         let bytes = self.host.received(message);
-        let is_taken = search::is_taken(self.host, &bytes, self.deferred.as_deref_mut());
+        let rail = self.rail;
+        let sender = |host: &mut H| {
+            let route = Route::new(rail, from);
+            if MULTI_RAIL { host.messenger().rails.multi_rail.account_of(route) } else { Some(route) }
+        };
+        let is_taken = search::is_taken(self.host, &bytes, sender, self.deferred.as_deref_mut());
         if MULTI_RAIL && is_taken {
             self.host.messenger().rails.multi_rail.count(self.rail, from);
         }
@@ -139,7 +144,7 @@ fn message<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: By
 #[inline(never)]
 fn message_in_turn<H: PortHost>(process: &H::Process, host: &mut H, bytes: &[u8], by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
+    if let Some((Header::Moved { segment, count }, _)) = Header::<H::Envelope>::decode(bytes) {
         return moved(process, host, by, (segment, count));
     }
     let completed = host.messenger().completed;

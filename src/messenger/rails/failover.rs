@@ -12,7 +12,7 @@ use super::routes;
 use super::send_buffers::{BufferId, Content};
 use super::transmit::{self, queue_by};
 use crate::messenger::header::{Header, MAX_SIZE};
-use crate::messenger::host::{PortHost, Ports, Process, Record, Transmitted};
+use crate::messenger::host::{PortHost, Ports, Process, Record, Transmitted, Types};
 use crate::messenger::route::Route;
 use crate::peer::PeerName;
 use crate::transport::{Failure, Token, Unposted};
@@ -139,7 +139,7 @@ fn move_to<H: PortHost>(process: &H::Process, host: &mut H, peer: usize, mut to:
     loop {
         let (from, segment) = host.messenger().rails.multi_rail.peers[peer].move_to(to);
         let Some(count) = leave(process, host, from, &mut unsent) else { return false };
-        unsent.moves.push(Header::Moved { segment, count }.encode().as_slice().into());
+        unsent.moves.push(Header::<H::Envelope>::Moved { segment, count }.encode().as_slice().into());
         if send_unsent::<H>(process, to, &mut unsent) {
             break;
         }
@@ -181,7 +181,9 @@ fn leave<H: PortHost>(process: &H::Process, host: &mut H, from: Route, unsent: &
     let before = std::mem::take(unsent);
     for message in waiting {
         match message {
-            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..length as usize]) => unsent.moves.push(bytes),
+            Unposted::Bytes { bytes, length, .. } if is_move::<H>(&bytes[..length as usize]) => {
+                unsent.moves.push(bytes);
+            }
             Unposted::Bytes { bytes, length, token } => {
                 count = count.wrapping_sub(1);
                 unsent.messages.push((bytes, length, token));
@@ -199,8 +201,8 @@ fn leave<H: PortHost>(process: &H::Process, host: &mut H, from: Route, unsent: &
     Some(count)
 }
 
-fn is_move(message: &[u8]) -> bool {
-    matches!(Header::decode(message), Some((Header::Moved { .. }, _)))
+fn is_move<H: Types>(message: &[u8]) -> bool {
+    matches!(Header::<H::Envelope>::decode(message), Some((Header::Moved { .. }, _)))
 }
 
 /// Begins to send by a route, with these messages. Returns false if that fails; then those are left that its port has
@@ -255,12 +257,14 @@ pub(super) fn out_of_buffer<H: PortHost>(
     // The port queues no other message that is in a buffer.
     let content = host.messenger().rails.buffers[from.rail()].give_back(buffer);
     let (Content::Fragment(send), Some(rail)) = (content, process.rail(from.rail())) else { return Vec::new() };
-    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(&fragment) else { return Vec::new() };
+    let Some((Header::Fragment { receive, offset }, data)) = Header::<H::Envelope>::decode(&fragment) else {
+        return Vec::new();
+    };
     // All rails have the same sizes.
     let room = rail.copy_size - MAX_SIZE;
     let last = data.len().saturating_sub(1) / room;
     let part = |(index, data): (usize, &[u8])| {
-        let header = Header::Fragment { receive, offset: offset + (index * room) as u64 }.encode();
+        let header = Header::<H::Envelope>::Fragment { receive, offset: offset + (index * room) as u64 }.encode();
         let bytes: Arc<[u8]> = [header.as_slice(), data].concat().into();
         let (length, is_last) = (bytes.len() as u32, index == last);
         (bytes, length, if is_last { H::token(Record::Sent(send)) } else { Token(0) })

@@ -11,7 +11,7 @@ use super::backlog::{self, Then};
 use super::send_buffers::BufferId;
 use super::{failover, routes, transmit};
 use crate::messenger::header::Header;
-use crate::messenger::host::{Data, NotPacked, Payload, PortHost, Posted, Process, Record, Transmitted};
+use crate::messenger::host::{Data, NotPacked, Payload, PortHost, Posted, Process, Record, Transmitted, Types};
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -23,7 +23,14 @@ pub enum Fragment<T> {
     /// In ordinary memory, for this route.
     Unregistered(Route, Vec<u8>),
     /// For a process of this machine.
-    Local(u32, Header, Payload<T>),
+    Local(u32, Place, Payload<T>),
+}
+
+/// The number of the receive of a fragment, and the fragment's offset in the message.
+type Place = (TransferId, u64);
+
+fn header<H: Types>((receiver, offset): Place) -> Header<H::Envelope> {
+    Header::Fragment { receive: receiver.0, offset }
 }
 
 type Packed<T> = Result<(Fragment<T>, u64), NotPacked>;
@@ -33,14 +40,13 @@ pub(super) fn pack<H: PortHost>(
     process: &H::Process,
     host: &mut H,
     send: H::Handle,
-    (receiver, offset): (TransferId, u64),
+    (receiver, offset): Place,
 ) -> Packed<H::Handle> {
-    let header = Header::Fragment { receive: receiver.0, offset };
     let route = host.core(send).route;
     if let Some(to) = route.as_local() {
-        return pack_locally(process, host, send, to, (header, offset));
+        return pack_locally(process, host, send, to, (receiver, offset));
     }
-    let header = header.encode();
+    let header = header::<H>((receiver, offset)).encode();
     let header = header.as_slice();
     let route = routes::home(process, host, route);
     let mut port = process.enter_port(route.rail()).ok_or(NotPacked::Failed)?;
@@ -99,7 +105,7 @@ fn pack_locally<H: PortHost>(
     host: &mut H,
     send: H::Handle,
     to: u32,
-    (header, offset): (Header, u64),
+    (receiver, offset): Place,
 ) -> Packed<H::Handle> {
     let room = host.room(process).ok_or(NotPacked::Failed)?;
     let data = &mut host.core(send).data;
@@ -115,7 +121,7 @@ fn pack_locally<H: PortHost>(
     if length == 0 {
         return cannot_pack(host, send);
     }
-    Ok((Fragment::Local(to, header, payload), length as u64))
+    Ok((Fragment::Local(to, (receiver, offset), payload), length as u64))
 }
 
 /// Gives a fragment to its port. By shared memory, it is in flight only while it waits for room.
@@ -132,8 +138,8 @@ pub(super) fn post<H: PortHost>(
             let message = (Arc::from(bytes), length, H::token(Record::Sent(send)));
             failover::send_by_home(process, host, route, vec![message])
         }
-        Fragment::Local(to, header, payload) => {
-            if backlog::send(process, host, to, (header, payload), Then::Fragment(send)) {
+        Fragment::Local(to, place, payload) => {
+            if backlog::send(process, host, to, (header::<H>(place), payload), Then::Fragment(send)) {
                 return Posted::Sent;
             }
             true

@@ -50,7 +50,7 @@ pub struct Rails<H: Host> {
     /// The peers and endpoints of several rails.
     pub multi_rail: MultiRail<Held>,
     /// Messages that wait for room in shared memory.
-    pub backlog: Backlog<H::Handle>,
+    pub backlog: Backlog<H>,
 }
 
 impl<H: Host> Rails<H> {
@@ -107,7 +107,13 @@ impl<H: PortHost> Ports for H {
         }
     }
 
-    fn send_whole(&mut self, process: &H::Process, send: H::Handle, header: &Header, finishes: bool) -> Transmitted {
+    fn send_whole(
+        &mut self,
+        process: &H::Process,
+        send: H::Handle,
+        header: &Header<H::Envelope>,
+        finishes: bool,
+    ) -> Transmitted {
         let route = self.core(send).route;
         if let Some(to) = route.as_local() {
             return backlog::send_whole(process, self, to, header, send);
@@ -116,14 +122,20 @@ impl<H: PortHost> Ports for H {
         transmit::message(process, self, route, header.encode().as_slice(), send, finishes)
     }
 
-    fn control(&mut self, process: &H::Process, route: Route, header: &Header) {
+    fn control(&mut self, process: &H::Process, route: Route, header: &Header<H::Envelope>) {
         if let Some(to) = route.as_local() {
             return backlog::control(process, self, to, header);
         }
         transmit::control(process, self, route, header.encode().as_slice());
     }
 
-    fn control_with_keys(&mut self, process: &H::Process, route: Route, header: &Header, keys: &[PortKey]) {
+    fn control_with_keys(
+        &mut self,
+        process: &H::Process,
+        route: Route,
+        header: &Header<H::Envelope>,
+        keys: &[PortKey],
+    ) {
         transmit::control(process, self, route, &[header.encode().as_slice(), &PortKey::encode(keys)].concat());
     }
 

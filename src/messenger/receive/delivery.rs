@@ -9,7 +9,6 @@ use crate::messenger::events::transfers::Bytes;
 use crate::messenger::events::{self, Event};
 use crate::messenger::header::{Header, Memory, PortKey};
 use crate::messenger::host::{Data, Host};
-use crate::messenger::matching::Envelope;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrived, Body};
 use crate::messenger::rendezvous::{self, Step, fragments, read, single_copy};
@@ -25,7 +24,7 @@ pub(crate) fn whole<H: Host>(
     host: &mut H,
     listeners: Option<H::Listeners>,
     request: H::Handle,
-    envelope: Envelope,
+    envelope: H::Envelope,
     bytes: &[u8],
 ) {
     if bytes.len() > host.core(request).data.length() {
@@ -40,14 +39,20 @@ fn truncated<H: Host>(
     host: &mut H,
     listeners: Option<H::Listeners>,
     request: H::Handle,
-    envelope: Envelope,
+    envelope: H::Envelope,
     bytes: &[u8],
 ) {
     put(host, listeners, request, envelope, bytes);
 }
 
 #[inline(always)]
-fn put<H: Host>(host: &mut H, listeners: Option<H::Listeners>, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+fn put<H: Host>(
+    host: &mut H,
+    listeners: Option<H::Listeners>,
+    request: H::Handle,
+    envelope: H::Envelope,
+    bytes: &[u8],
+) {
     let room = host.core(request).data.length();
     host.note(request, &Outcome::new(envelope, bytes.len(), room));
     if let Some(listeners) = listeners {
@@ -66,7 +71,7 @@ fn announced<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    envelope: Envelope,
+    envelope: H::Envelope,
     (from, sender): (Route, TransferId),
     (memory, keys): (Memory, &[PortKey]),
 ) {
@@ -111,7 +116,7 @@ pub(crate) fn unexpected<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    envelope: Envelope,
+    envelope: H::Envelope,
     message: Arrived,
 ) {
     flow_control::give_up(process, host, &message);
@@ -119,7 +124,7 @@ pub(crate) fn unexpected<H: Host>(
 }
 
 /// Delivers a whole message to its receive.
-fn all<H: Host>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+fn all<H: Host>(host: &mut H, request: H::Handle, envelope: H::Envelope, bytes: &[u8]) {
     let listeners = host.listeners_of(request);
     whole(host, listeners, request, envelope, bytes);
 }
@@ -129,7 +134,7 @@ pub(crate) fn arrived<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    envelope: Envelope,
+    envelope: H::Envelope,
     message: Arrived,
 ) {
     let Arrived { from, body, .. } = message;

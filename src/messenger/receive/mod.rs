@@ -5,7 +5,7 @@
 //! `messenger/tests`.
 
 use super::flow_control;
-use super::header::{Header, Match, PortKey};
+use super::header::{Header, Match, PortKey, WireEnvelope};
 use super::host::Host;
 use super::rendezvous::{self, fragments};
 use super::request::transfer_id::TransferId;
@@ -19,19 +19,23 @@ pub mod queues;
 pub mod search;
 
 /// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route
-/// to its sender; without one, only an eager message is handled. Ignores the answer to a transfer that has ended, or
-/// whose peer has not sent it: another process could end a send whose memory its receiver reads.
+/// to its sender; without one, only an eager message that names its sender is handled. Ignores the answer to a transfer
+/// that has ended, or whose peer has not sent it: another process could end a send whose memory its receiver reads.
 pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sender: impl Fn() -> Option<Route>) {
     let Some((header, bytes)) = Header::decode(message) else { return };
     if header.answered().is_some_and(|of| !is_of_peer(process, host, TransferId(of), &sender)) {
         return;
     }
-    let begun = |host: &mut H, of: Match, body| {
-        let Some(from) = sender() else { return };
-        search::arrived(process, host, of.context, of.envelope(), Arrived { from, id: 0, body });
+    let complete = |host: &mut H, of: Match<H::Envelope>| {
+        let envelope = of.envelope.sent_by(|| sender().map(|from| host.account(process, from).0))?;
+        Some(Match { envelope, ..of })
+    };
+    let begun = |host: &mut H, of, body| {
+        let (Some(from), Some(of)) = (sender(), complete(host, of)) else { return };
+        search::arrived(process, host, of.context, of.envelope, Arrived { from, id: 0, body });
     };
     match header {
-        Header::Eager(of) => search::whole(process, host, of, bytes, &sender),
+        Header::Eager(of) => _ = complete(host, of).map(|of| search::whole(process, host, of, bytes, &sender)),
         Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
         Header::ReadyToSend(of, send, memory) => begun(host, of, Body::ReadyToSend(TransferId(send), memory)),
         Header::ReadyToSendKeyed(of, send, memory) => {

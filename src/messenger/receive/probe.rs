@@ -7,14 +7,15 @@
 use super::delivery;
 use crate::messenger::events::messages;
 use crate::messenger::flow_control;
-use crate::messenger::host::Host;
-use crate::messenger::matching::{Envelope, MessageHandle, Pattern};
+use crate::messenger::header::WireEnvelope;
+use crate::messenger::host::{Host, PeerOf, TagOf};
+use crate::messenger::matching::{Envelope, MessageHandle};
 
 /// The message that a probe has found.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct Found<E = Envelope> {
     /// Its sender and tag.
-    pub envelope: Envelope,
+    pub envelope: E,
     /// Its length, bytes.
     pub length: usize,
     /// Its handle, if the probe has taken it out.
@@ -27,10 +28,10 @@ pub fn probe<H: Host>(
     process: &H::Process,
     host: &mut H,
     of: H::Communicator,
-    (source, tag): (i32, i32),
+    (source, tag): (PeerOf<H>, TagOf<H>),
     takes: bool,
-) -> Option<Found> {
-    let pattern = Pattern::new(source, tag);
+) -> Option<Found<H::Envelope>> {
+    let pattern = H::Envelope::pattern(source, tag);
     let found = messages::probes(host, of, (source, tag), |host| {
         let (queues, lengths) = host.queues(of);
         if takes { queues.set_aside(lengths, pattern) } else { queues.probe(pattern) }

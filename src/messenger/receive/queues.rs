@@ -10,48 +10,50 @@
 use super::arrived::Arrived;
 use super::probe::Found;
 use crate::messenger::matching::lengths::Lengths;
-use crate::messenger::matching::{Envelope, Matching, Message, MessageHandle, Pattern, ReceiveHandle, Searched};
+use crate::messenger::matching::{
+    Envelope, MatchBits, Matching, Message, MessageHandle, Pattern, ReceiveHandle, Searched,
+};
 
 /// Name of the receive in a first place. No receive in the queue has it.
 const FIRST: u64 = u64::MAX;
 
 /// A place for one posted receive.
 #[derive(Debug)]
-struct FirstPlace<R> {
+struct FirstPlace<R, E> {
     /// Meaningless without a receive.
-    pattern: Pattern,
+    pattern: Pattern<E>,
     receive: Option<R>,
 }
 
-impl<R: Copy> FirstPlace<R> {
-    const FREE: Self = FirstPlace { pattern: Pattern::exact(Envelope::new(0, 0)), receive: None };
+impl<R: Copy, E: MatchBits> FirstPlace<R, E> {
+    const FREE: Self = FirstPlace { pattern: Pattern::ALL, receive: None };
 
     #[inline(always)]
-    fn takes(&self, envelope: Envelope) -> bool {
+    fn takes(&self, envelope: E) -> bool {
         self.receive.is_some() && self.pattern.takes(envelope)
     }
 }
 
 /// The queues of a communicator; a receive (`R`) is named by a small value.
 #[derive(Debug)]
-pub struct Queues<R> {
+pub struct Queues<R, E = Envelope> {
     /// First place while no tool listens.
-    without_events: FirstPlace<R>,
+    without_events: FirstPlace<R, E>,
     /// Number of receives in the queue, and 1 more while tools listen, so that [`Self::post`] looks further.
     behind: u32,
     /// First place while tools listen.
-    with_events: FirstPlace<R>,
+    with_events: FirstPlace<R, E>,
     raises_events: bool,
-    matching: Matching<R, Arrived>,
+    matching: Matching<R, Arrived, E>,
 }
 
-impl<R: Copy + PartialEq> Default for Queues<R> {
+impl<R: Copy + PartialEq, E: MatchBits> Default for Queues<R, E> {
     fn default() -> Self {
         Queues::new()
     }
 }
 
-impl<R: Copy + PartialEq> Queues<R> {
+impl<R: Copy + PartialEq, E: MatchBits> Queues<R, E> {
     /// Makes empty queues.
     pub const fn new() -> Self {
         let (without_events, with_events) = (FirstPlace::FREE, FirstPlace::FREE);
@@ -74,11 +76,11 @@ impl<R: Copy + PartialEq> Queues<R> {
         self.matching.has_messages()
     }
 
-    fn first(&self) -> &FirstPlace<R> {
+    fn first(&self) -> &FirstPlace<R, E> {
         if self.raises_events { &self.with_events } else { &self.without_events }
     }
 
-    fn first_mut(&mut self) -> &mut FirstPlace<R> {
+    fn first_mut(&mut self) -> &mut FirstPlace<R, E> {
         if self.raises_events { &mut self.with_events } else { &mut self.without_events }
     }
 
@@ -87,7 +89,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     /// Takes out the posted receive that a message matches; the one in the first place is older than the others.
     /// `EVENTS`: the caller raises the events. Otherwise it finds no receive while tools listen.
     #[inline(always)]
-    pub fn take_posted<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+    pub fn take_posted<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: E) -> Option<R> {
         let first = if EVENTS { self.first_mut() } else { &mut self.without_events };
         if first.takes(envelope) {
             lengths.set_first(false);
@@ -97,7 +99,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     #[inline(never)]
-    fn take_queued<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: Envelope) -> Option<R> {
+    fn take_queued<const EVENTS: bool>(&mut self, lengths: &Lengths, envelope: E) -> Option<R> {
         if self.raises_events && !EVENTS {
             return None;
         }
@@ -111,7 +113,7 @@ impl<R: Copy + PartialEq> Queues<R> {
 
     /// Posts a receive, after a search of the unexpected messages. Returns its name, for [`Self::cancel`].
     #[inline(always)]
-    pub fn post(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+    pub fn post(&mut self, lengths: &Lengths, pattern: Pattern<E>, receive: R) -> u64 {
         if self.without_events.receive.is_some() || self.behind > 0 {
             return self.post_behind(lengths, pattern, receive);
         }
@@ -122,7 +124,7 @@ impl<R: Copy + PartialEq> Queues<R> {
 
     /// [`Self::post`] for a caller that raises events.
     #[inline(always)]
-    pub fn post_with_events(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+    pub fn post_with_events(&mut self, lengths: &Lengths, pattern: Pattern<E>, receive: R) -> u64 {
         if !self.raises_events || self.with_events.receive.is_some() || self.matching.posted() > 0 {
             return self.post_behind(lengths, pattern, receive);
         }
@@ -132,7 +134,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     #[inline(never)]
-    fn post_behind(&mut self, lengths: &Lengths, pattern: Pattern, receive: R) -> u64 {
+    fn post_behind(&mut self, lengths: &Lengths, pattern: Pattern<E>, receive: R) -> u64 {
         if self.posted() == 0 {
             *self.first_mut() = FirstPlace { pattern, receive: Some(receive) };
             lengths.set_first(true);
@@ -164,7 +166,7 @@ impl<R: Copy + PartialEq> Queues<R> {
 
     /// Whether tools listen and the receive in the first place takes this message.
     #[inline(always)]
-    pub fn is_for_first(&self, envelope: Envelope) -> bool {
+    pub fn is_for_first(&self, envelope: E) -> bool {
         self.raises_events && self.with_events.takes(envelope)
     }
 
@@ -181,7 +183,7 @@ impl<R: Copy + PartialEq> Queues<R> {
     // ---- unexpected messages ----------------------------------------------------------------------------------------
 
     /// Takes out the first unexpected message that matches a receive.
-    pub fn take_unexpected(&mut self, lengths: &Lengths, pattern: Pattern) -> Option<Message<Arrived>> {
+    pub fn take_unexpected(&mut self, lengths: &Lengths, pattern: Pattern<E>) -> Option<Message<Arrived, E>> {
         let Searched { found, attempts } = self.matching.search_unexpected(pattern);
         lengths.searched(attempts);
         if let Some(found) = &found {
@@ -191,20 +193,20 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     /// Stores a message that matches no posted receive.
-    pub fn insert_unexpected(&mut self, lengths: &Lengths, envelope: Envelope, message: Arrived) {
+    pub fn insert_unexpected(&mut self, lengths: &Lengths, envelope: E, message: Arrived) {
         let bytes = message.length();
         let _ = self.matching.insert_unexpected(envelope, message);
         lengths.inserted(self.unexpected(), bytes);
     }
 
     /// Returns the message that a receive would get.
-    pub(super) fn probe(&mut self, pattern: Pattern) -> Option<Found> {
+    pub(super) fn probe(&mut self, pattern: Pattern<E>) -> Option<Found<E>> {
         let Message { envelope, message } = self.matching.probe(pattern).found?;
         Some(Found { envelope, length: message.length(), message: None })
     }
 
     /// Moves the message that a receive would get out of the queue. Then only its handle leads to it.
-    pub(super) fn set_aside(&mut self, lengths: &Lengths, pattern: Pattern) -> Option<Found> {
+    pub(super) fn set_aside(&mut self, lengths: &Lengths, pattern: Pattern<E>) -> Option<Found<E>> {
         let Message { envelope, message: handle } = self.matching.matched_probe(pattern).found?;
         let length = self.aside(handle).map_or(0, |message| message.length());
         lengths.removed(self.unexpected(), length);
@@ -217,12 +219,12 @@ impl<R: Copy + PartialEq> Queues<R> {
     }
 
     /// Takes the message with this handle; `None` if it was taken before.
-    pub(super) fn take_aside(&mut self, handle: MessageHandle) -> Option<Message<Arrived>> {
+    pub(super) fn take_aside(&mut self, handle: MessageHandle) -> Option<Message<Arrived, E>> {
         self.matching.take(handle)
     }
 
     /// Ends the communicator. Returns the messages that no receive has got.
-    pub fn into_messages(self) -> Vec<Message<Arrived>> {
+    pub fn into_messages(self) -> Vec<Message<Arrived, E>> {
         self.matching.into_remains().messages
     }
 }

@@ -13,9 +13,9 @@ use super::arrived::{Arrival, Arrived, Body};
 use super::delivery;
 use crate::messenger::events::{Event, messages};
 use crate::messenger::flow_control;
-use crate::messenger::header::{EAGER_SIZE, Match};
+use crate::messenger::header::{Match, WireEnvelope};
 use crate::messenger::host::Host;
-use crate::messenger::matching::{Envelope, Pattern};
+use crate::messenger::matching::Pattern;
 use crate::messenger::request::Role;
 use crate::messenger::route::Route;
 
@@ -31,17 +31,18 @@ pub enum Posting {
 // ---- messages that arrive -------------------------------------------------------------------------------------------
 
 /// Delivers an eager message, header included, to its posted receive. If that raises events, puts a short message in
-/// `deferred` instead, if that is a free place. Returns whether it did either.
+/// `deferred` instead, if that is a free place. `sender` returns the route that names the sender in flow control, if it
+/// is known. Returns whether it did either.
 #[inline(always)]
 pub fn is_taken<H: Host>(
     host: &mut H,
     message: &[u8],
-    deferred: Option<&mut Option<Deferred<H::Communicator>>>,
+    sender: impl FnOnce(&mut H) -> Option<Route>,
+    deferred: Option<&mut Option<Deferred<H>>>,
 ) -> bool {
-    let Some((header, bytes)) = message.split_first_chunk::<EAGER_SIZE>() else { return false };
-    let Some(of) = Match::from_eager(header) else { return false };
+    let Some((of, bytes)) = H::Envelope::from_eager(message) else { return false };
     let Some(communicator) = host.messenger().contexts.get(of.context).copied() else { return false };
-    let envelope = of.envelope();
+    let Some(envelope) = of.envelope.sent_by(|| sender(host)) else { return false };
     let (queues, lengths) = host.queues(communicator);
     if let Some(deferred) = deferred
         && queues.is_for_first(envelope)
@@ -58,9 +59,9 @@ pub fn is_taken<H: Host>(
 
 /// A short message to a communicator that tools listen to, in the poll of a blocking receive: copied out of its slot
 /// while the port is entered, and delivered, with its events, once the port is left.
-pub struct Deferred<C> {
-    communicator: C,
-    envelope: Envelope,
+pub struct Deferred<H: Host> {
+    communicator: H::Communicator,
+    envelope: H::Envelope,
     bytes: ArrayVec<u8, MAX_DEFERRED>,
 }
 
@@ -69,7 +70,7 @@ const MAX_DEFERRED: usize = 64;
 
 /// Delivers a message that was deferred. The host was not left since then.
 #[inline(always)]
-pub fn deliver<H: Host>(process: &H::Process, host: &mut H, deferred: &Deferred<H::Communicator>) {
+pub fn deliver<H: Host>(process: &H::Process, host: &mut H, deferred: &Deferred<H>) {
     let Deferred { communicator, envelope, ref bytes } = *deferred;
     let listeners = host.listeners(communicator);
     if listeners.is_none() {
@@ -86,7 +87,7 @@ fn deliver_without_events<H: Host>(
     process: &H::Process,
     host: &mut H,
     communicator: H::Communicator,
-    envelope: Envelope,
+    envelope: H::Envelope,
     bytes: &[u8],
 ) {
     whole_to(process, host, None, (communicator, envelope), bytes, || Some(Route::UNKNOWN));
@@ -97,14 +98,14 @@ fn deliver_without_events<H: Host>(
 pub(super) fn whole<H: Host>(
     process: &H::Process,
     host: &mut H,
-    of: Match,
+    of: Match<H::Envelope>,
     bytes: &[u8],
     sender: impl Fn() -> Option<Route>,
 ) {
-    let envelope = of.envelope();
-    let Some(communicator) = host.messenger().contexts.get(of.context).copied() else {
+    let Match { context, envelope } = of;
+    let Some(communicator) = host.messenger().contexts.get(context).copied() else {
         let message = Arrived { from: sender().unwrap_or(Route::UNKNOWN), id: 0, body: Body::copy(bytes) };
-        return keep_early(process, host, of.context, envelope, message);
+        return keep_early(process, host, context, envelope, message);
     };
     let listeners = host.listeners(communicator);
     whole_to(process, host, listeners, (communicator, envelope), bytes, sender);
@@ -115,7 +116,7 @@ fn whole_to<H: Host>(
     process: &H::Process,
     host: &mut H,
     listeners: Option<H::Listeners>,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     bytes: &[u8],
     sender: impl Fn() -> Option<Route>,
 ) {
@@ -133,7 +134,7 @@ fn whole_to<H: Host>(
 fn store_copy<H: Host>(
     process: &H::Process,
     host: &mut H,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     (from, id): (Route, u64),
     bytes: &[u8],
     sender: impl Fn() -> Option<Route>,
@@ -142,7 +143,7 @@ fn store_copy<H: Host>(
 }
 
 /// Delivers a message to the receive that it matches, or stores it.
-pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
+pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: H::Envelope, message: Arrived) {
     let Some(communicator) = host.messenger().contexts.get(context).copied() else {
         return keep_early(process, host, context, envelope, message);
     };
@@ -163,7 +164,7 @@ pub fn posted<H: Host>(
     process: &H::Process,
     host: &mut H,
     listeners: Option<H::Listeners>,
-    of: (H::Communicator, Envelope),
+    of: (H::Communicator, H::Envelope),
     arrival: &Arrival<'_>,
 ) -> Result<H::Handle, u64> {
     let search = |host: &mut H| {
@@ -181,7 +182,7 @@ pub fn posted<H: Host>(
 pub fn store<H: Host>(
     process: &H::Process,
     host: &mut H,
-    (communicator, envelope): (H::Communicator, Envelope),
+    (communicator, envelope): (H::Communicator, H::Envelope),
     message: Arrived,
     sender: impl FnOnce() -> Option<Route>,
 ) {
@@ -202,14 +203,14 @@ pub fn store<H: Host>(
 /// Keeps a message whose communicator this process has not added yet. Without it the process cannot look up, and hold
 /// back, an unknown sender.
 #[cold]
-fn keep_early<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
+fn keep_early<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: H::Envelope, message: Arrived) {
     let from = message.from;
     flow_control::keep(process, host, &message, |_| (from != Route::UNKNOWN).then_some(from));
     host.messenger().contexts.keep(context, (envelope, message));
 }
 
 /// Delivers the messages that arrived before their communicator was added, as `Contexts::add` has returned them.
-pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, kept: Vec<(Envelope, Arrived)>) {
+pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, kept: Vec<(H::Envelope, Arrived)>) {
     for (envelope, message) in kept {
         // Most are stored again, so no sender goes on before the last one.
         host.messenger().flow.kept.give_up(message.cost());
@@ -222,7 +223,7 @@ pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, 
 
 /// Gives a receive the unexpected message that it matches, or posts it.
 #[inline(always)]
-pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern) -> Posting {
+pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern<H::Envelope>) -> Posting {
     let of = host.communicator(request);
     let (queues, lengths) = host.queues(of);
     if queues.has_messages() {
@@ -237,7 +238,7 @@ fn post_after_search<H: Host>(
     host: &mut H,
     of: H::Communicator,
     request: H::Handle,
-    pattern: Pattern,
+    pattern: Pattern<H::Envelope>,
 ) -> Posting {
     let (queues, lengths) = host.queues(of);
     let Some(found) = queues.take_unexpected(lengths, pattern) else {
@@ -256,7 +257,7 @@ pub fn post_with_events<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    pattern: Pattern,
+    pattern: Pattern<H::Envelope>,
     listeners: H::Listeners,
 ) -> Posting {
     let of = host.communicator(request);
@@ -281,7 +282,7 @@ fn gets_found<H: Host>(
     listeners: H::Listeners,
     (of, number): (H::Communicator, u64),
     request: H::Handle,
-    pattern: Pattern,
+    pattern: Pattern<H::Envelope>,
 ) -> bool {
     let (queues, lengths) = host.queues(of);
     let found = queues.take_unexpected(lengths, pattern);

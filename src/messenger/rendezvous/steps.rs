@@ -3,6 +3,7 @@
 //! pending. Threads: the one that has entered the messenger. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use crate::flight::{Kind, NO_PORT, record};
+use crate::messenger::header::WireEnvelope;
 use crate::messenger::host::{Data, Host};
 use crate::messenger::request::Role;
 use crate::messenger::request::transfer_id::TransferId;
@@ -51,7 +52,7 @@ pub(in crate::messenger) fn enter<H: Host>(host: &mut H, request: H::Handle, ste
         Step::Fetched(number, bytes) => (Kind::RendezvousEnded, FETCHED, number, bytes),
         Step::Copied => (Kind::RendezvousEnded, COPIED, TransferId(0), all),
     };
-    let peer = if is_receive { source } else { core.peer };
+    let (peer, _) = H::Envelope::shown(if is_receive { source } else { core.peer }, core.tag);
     // A receive has a route only if it reads.
     let has_route = !is_receive || kind == Kind::RendezvousEnded && detail == FETCHED;
     let is_by_port = has_route && core.route.as_local().is_none();

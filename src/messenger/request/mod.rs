@@ -4,7 +4,8 @@
 //! Grade: hot. Threads: the one that has entered the messenger. Plain data. Tests: those of the host.
 
 use super::events::Watched;
-use super::host::Host;
+use super::header::WireEnvelope;
+use super::host::{Host, PeerOf, TagOf};
 use super::matching::Envelope;
 use super::rendezvous::copies::{Reassembly, Sending};
 use super::rendezvous::read::Reads;
@@ -35,21 +36,21 @@ pub enum Mode {
 
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Rank of the message's sender.
-    pub source: i32,
+pub struct Outcome<E: WireEnvelope = Envelope> {
+    /// The message's sender: with MPI its rank.
+    pub source: E::Peer,
     /// Tag of the message.
-    pub tag: i32,
+    pub tag: E::Tag,
     /// Length of the whole message, bytes.
     pub length: usize,
     /// Whether the message is longer than its receive.
     pub is_truncated: bool,
 }
 
-impl Outcome {
+impl<E: WireEnvelope> Outcome<E> {
     /// Makes the outcome of a receive of `room` bytes that gets a message of `length` bytes.
     #[inline(always)]
-    pub const fn new(envelope: Envelope, length: usize, room: usize) -> Self {
+    pub fn new(envelope: E, length: usize, room: usize) -> Self {
         Outcome { source: envelope.source(), tag: envelope.tag(), length, is_truncated: length > room }
     }
 }
@@ -82,10 +83,10 @@ pub enum Transfer<H: Host> {
 pub struct Core<H: Host> {
     /// Direction, and mode of a send.
     pub role: Role,
-    /// Rank of the peer, or `MPI_ANY_SOURCE`.
-    pub peer: i32,
-    /// Tag, or `MPI_ANY_TAG`.
-    pub tag: i32,
+    /// The peer (with MPI its rank), or any.
+    pub peer: PeerOf<H>,
+    /// The tag, or any.
+    pub tag: TagOf<H>,
     /// The user's data.
     pub data: H::Data,
     /// Handle of a posted receive, to cancel it.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols, with a host whose ports are queues (`host`): messages to oneself, sends without a request and flow
 //! control here, the `rendezvous`, which `rendezvous_steps` shows step by step, in `searches` the messages that arrive
-//! and their receives, in `answers` the answers of others, and all in any order in `histories`. Grade: test.
-//! Threads: one.
+//! and their receives, in `answers` the answers of others, and all in any order in `histories`; libfabric's envelopes
+//! in `libfabric`. Grade: test. Threads: one.
 
 mod answers;
 mod histories;
 mod host;
+mod libfabric;
 mod rendezvous;
 mod rendezvous_steps;
 mod searches;
@@ -17,7 +18,7 @@ use super::events::Raised;
 use super::events::at_once::raise_at_once;
 use super::flow_control::state::RECORD;
 use super::flow_control::{Limits, Word};
-use super::header::{Header, Match, Memory, PortKey};
+use super::header::{Header, Match, Memory, PortKey, WireEnvelope};
 use super::loopback;
 use super::matching::{Envelope, Pattern};
 use super::receive;
@@ -88,7 +89,7 @@ fn a_send_without_a_request_raises_its_events_around_the_post_and_those_that_it_
             host.raised.push(('!', NUMBER as usize, (0, 0)));
             is_posted
         };
-        let result = raise_at_once(&(), &mut host, paths, ((), ROUTE), (), has_room, post);
+        let result = raise_at_once(&(), &mut host, paths, ((), ROUTE), ((3, 7), 4), has_room, post);
         assert!(host.raised.iter().all(|(_, number, _)| *number == NUMBER as usize), "one number");
         (result, host.raised.iter().map(|(letter, ..)| letter).collect::<String>())
     };

@@ -10,7 +10,7 @@ fn a_rendezvous_announces_a_message_which_the_receiver_reads_and_reports_as_fini
     // The sender registers its memory and announces the message.
     sender.send(7, 5, LONG);
     let Header::ReadyToSend(of, number, memory) = sender.sent[0].0 else { panic!("it is announced") };
-    assert_eq!((of, memory.length()), (Match { context: CONTEXT, rank: 3, tag: 7 }, 100));
+    assert_eq!((of, memory.length()), (Match::new(CONTEXT, 3, 7), 100));
     assert!(matches!(sender.cores[0].transfer, Transfer::Unanswered { .. }) && sender.registered.len() == 1);
 
     // The receiver keeps the announcement until a receive matches it, and then registers memory and reads.

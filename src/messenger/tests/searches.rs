@@ -8,7 +8,7 @@ use crate::messenger::receive::probe;
 
 /// Returns an eager message from rank 3 with this tag and number.
 fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
-    (Header::Eager(Match { context: CONTEXT, rank: 3, tag }), number.to_le_bytes().into())
+    (Header::Eager(Match::new(CONTEXT, 3, tag)), number.to_le_bytes().into())
 }
 
 /// Posts a receive for this pattern. Returns it, and whether it has got a message at once.
@@ -41,7 +41,7 @@ const PATTERNS: [(Pattern, bool); 7] = [
 fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_whole_or_is_announced() {
     let memory = Memory::Unreadable { why: Reason::HeldBack, length: 4 };
     for (pattern, takes) in PATTERNS {
-        let of = Match { context: CONTEXT, rank: 3, tag: 7 };
+        let of = Match::new(CONTEXT, 3, 7);
         for message in [eager(7, 1), (Header::ReadyToSend(of, 1, memory), Vec::new())] {
             let mut host = SmallHost::new();
             let (first, _) = post(&mut host, pattern);
@@ -82,7 +82,7 @@ fn a_search_raises_its_events_before_its_receive_gets_a_message_or_is_posted() {
 
 #[test]
 fn tools_know_a_stored_message_by_the_number_that_it_got_on_arrival() {
-    let of = Match { context: CONTEXT, rank: 3, tag: 7 };
+    let of = Match::new(CONTEXT, 3, 7);
     let memory = Memory::Unreadable { why: Reason::HeldBack, length: 4 };
     for message in [eager(7, 1), (Header::ReadyToSend(of, 1, memory), Vec::new())] {
         let mut host = SmallHost::new();
@@ -134,7 +134,7 @@ fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_
             // Not by `post`, which would ask.
             host.queues.post(&host.lengths, Pattern::new(3, 8), 99);
         }
-        host.handle((Header::Synchronous(Match { context: CONTEXT, rank: 3, tag: 7 }, 1), Vec::new()));
+        host.handle((Header::Synchronous(Match::new(CONTEXT, 3, 7), 1), Vec::new()));
         let asked = host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT));
         assert_eq!(asked, waits);
     }
@@ -219,15 +219,16 @@ fn a_sender_goes_on_when_a_receive_takes_the_message_that_held_it_back() {
 fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_or_deferred_if_it_raises_events() {
     let encode = |(header, bytes): (Header, Vec<u8>)| [header.encode().as_slice(), &bytes].concat();
     let message = encode(eager(7, 6));
-    let other = encode((Header::Eager(Match { context: CONTEXT + 1, rank: 3, tag: 7 }), Vec::new()));
+    let other = encode((Header::Eager(Match::new(CONTEXT + 1, 3, 7)), Vec::new()));
     for raises_events in [false, true] {
         let (mut host, mut deferred) = (SmallHost::new(), None);
         host.queues.set_raises_events(&host.lengths, raises_events);
-        let mut take = |host: &mut SmallHost, message: &[u8]| search::is_taken(host, message, Some(&mut deferred));
+        let mut take =
+            |host: &mut SmallHost, message: &[u8]| search::is_taken(host, message, |_| None, Some(&mut deferred));
         assert!(!take(&mut host, &message), "no receive");
         host.receive(7);
         assert!(!take(&mut host, &other) && !take(&mut host, &message[..3]));
-        assert!(!raises_events || !search::is_taken(&mut host, &message, None), "no place");
+        assert!(!raises_events || !search::is_taken(&mut host, &message, |_| None, None), "no place");
         assert!(take(&mut host, &message) && host.finished.is_empty() == raises_events);
         assert!(!take(&mut host, &message), "the receive has its message, or the place is in use");
         if let Some(deferred) = deferred {

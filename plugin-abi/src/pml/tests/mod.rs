@@ -196,7 +196,7 @@ fn a_matched_probe_that_gets_no_handle_leaves_its_message_where_it_is() {
 fn the_pml_ignores_a_message_by_shared_memory_from_an_unknown_sender() {
     let world = World::new(Shape { per_host: 2, ..TWO });
     let receive = world.receive(1, For { comm: 0, from: None, tag: None }, How::CALL, 8);
-    let header = Header::Synchronous(Match { context: 0, rank: 0, tag: 7 }, 1).encode();
+    let header = Header::Synchronous(Match::new(0, 0, 7), 1).encode();
     let bytes = [&7_u32.to_le_bytes()[..], &header].concat();
     shared_memory::push(1, shared_memory::Event::Message { tag: OTHER, bytes });
     world.poll(1);

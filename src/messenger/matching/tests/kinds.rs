@@ -99,7 +99,7 @@ impl Kind for Libfabric {
     }
 
     fn envelope((source, tag): (u64, u64)) -> Tagged {
-        Tagged { source, tag }
+        Tagged { source, tag, data: None }
     }
 
     fn message(envelope: Tagged) -> (u64, u64) {

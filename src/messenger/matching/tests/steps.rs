@@ -81,11 +81,11 @@ fn searches_with_few_masks_of_ignored_bits_take_few_steps_whichever_masks() {
         let mut matching = Matching::<u64, u64, Tagged>::new();
         for number in 0..LENGTH as u64 {
             matching.insert_posted(pattern((class + number as i32) % 3, number), number);
-            matching.insert_unexpected(Tagged { source: number, tag: number }, number);
+            matching.insert_unexpected(Tagged { source: number, tag: number, data: None }, number);
         }
         let (mut posted, mut unexpected) = (Vec::new(), Vec::new());
         for number in places().map(|place| place as u64) {
-            let searched = matching.search_posted(Tagged { source: number, tag: PROTOCOL | number });
+            let searched = matching.search_posted(Tagged { source: number, tag: PROTOCOL | number, data: None });
             assert_eq!(searched.found, Some(number));
             posted.push(searched.attempts);
             let searched = matching.search_unexpected(pattern(class, number));

@@ -96,6 +96,11 @@ impl<M> MultiRail<M> {
         (peer != NOBODY).then_some(peer as usize)
     }
 
+    /// Returns the route that names the account of the peer of a route, once it was looked up.
+    pub fn account_of(&mut self, route: Route) -> Option<Route> {
+        self.peer_of(route).map(|peer| self.peers[peer].account().0)
+    }
+
     /// Notes the peer of a route, which was looked up.
     pub fn set_peer(&mut self, route: Route, peer: usize) {
         self.end_mut(route).peer = peer as u32;

@@ -25,16 +25,18 @@ use crate::messenger::request::Core;
 use crate::transport::adapter::simulated;
 use crate::transport::{EndpointId, Port};
 
-/// A process with one communicator, in which it has rank 3. A handle is an index in `cores`.
-pub(super) struct SmallHost {
-    pub(super) cores: Vec<Core<SmallHost>>,
-    pub(super) messenger: State<SmallHost>,
-    pub(super) queues: Queues<usize>,
+/// A process with one communicator, in which an MPI process has rank 3. A handle is an index in `cores`.
+pub(super) struct SmallHost<E: WireEnvelope = Envelope> {
+    /// The name of the process in the communicator.
+    me: E::Peer,
+    pub(super) cores: Vec<Core<SmallHost<E>>>,
+    pub(super) messenger: State<SmallHost<E>>,
+    pub(super) queues: Queues<usize, E>,
     pub(super) lengths: Lengths,
-    pub(super) noted: Vec<(usize, Outcome)>,
+    pub(super) noted: Vec<(usize, Outcome<E>)>,
     pub(super) finished: Vec<usize>,
     /// Messages to the other process, with their data.
-    pub(super) sent: VecDeque<(Header, Vec<u8>)>,
+    pub(super) sent: VecDeque<(Header<E>, Vec<u8>)>,
     /// Sends of the fragments in `sent`.
     pub(super) in_flight: VecDeque<usize>,
     pub(super) free_buffers: usize,
@@ -93,40 +95,13 @@ impl SmallHost {
         SmallHost::limited(Limits { kept: RECORD, window: 2 }, usize::MAX)
     }
 
-    pub(super) fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
-        let mut messenger = State::new(Flow::new(kept, window, Arc::default()), Rails::new([].iter(), 0));
-        messenger.contexts.add(CONTEXT, ());
-        SmallHost {
-            cores: Vec::new(),
-            messenger,
-            queues: Queues::new(),
-            lengths: Lengths::default(),
-            noted: Vec::new(),
-            finished: Vec::new(),
-            sent: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            free_buffers: 3,
-            skips: true,
-            refused: None,
-            registered: Vec::new(),
-            can_register: true,
-            others: Vec::new(),
-            rails: Vec::new(),
-            reads: VecDeque::new(),
-            is_down: None,
-            kernel_copies: None,
-            room,
-            raised: Vec::new(),
-            hears: Some(false),
-            next_number: NUMBER,
-        }
+    pub(super) fn limited(limits: Limits, room: usize) -> Self {
+        SmallHost::of(3, limits, room)
     }
 
     /// Makes a request with tag 7.
     pub(super) fn request(&mut self, role: Role, data: Vec<u8>) -> usize {
-        let (posted, route, transfer, watched) = (0, Route::UNKNOWN, Transfer::None, Watched::NOTHING);
-        self.cores.push(Core { role, peer: 3, tag: 7, data, posted, route, transfer, watched });
-        self.cores.len() - 1
+        self.request_to(role, (3, 7), data)
     }
 
     /// Makes a send that has announced its message. Returns it with its number.
@@ -160,6 +135,46 @@ impl SmallHost {
             self.cores.iter().enumerate().filter(|(at, core)| core.role == Role::Receive && finished.contains(at));
         receives.map(|(_, core)| (core.tag, u32::from_le_bytes(*core.data.first_chunk().expect("a number")))).collect()
     }
+}
+
+impl<E: WireEnvelope> SmallHost<E> {
+    /// Makes a process with this name.
+    pub(super) fn of(me: E::Peer, Limits { kept, window }: Limits, room: usize) -> Self {
+        let mut messenger = State::new(Flow::new(kept, window, Arc::default()), Rails::new([].iter(), 0));
+        messenger.contexts.add(CONTEXT, ());
+        SmallHost {
+            me,
+            cores: Vec::new(),
+            messenger,
+            queues: Queues::new(),
+            lengths: Lengths::default(),
+            noted: Vec::new(),
+            finished: Vec::new(),
+            sent: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            free_buffers: 3,
+            skips: true,
+            refused: None,
+            registered: Vec::new(),
+            can_register: true,
+            others: Vec::new(),
+            rails: Vec::new(),
+            reads: VecDeque::new(),
+            is_down: None,
+            kernel_copies: None,
+            room,
+            raised: Vec::new(),
+            hears: Some(false),
+            next_number: NUMBER,
+        }
+    }
+
+    /// Makes a request with this peer and tag.
+    pub(super) fn request_to(&mut self, role: Role, (peer, tag): (E::Peer, E::Tag), data: Vec<u8>) -> usize {
+        let (posted, route, transfer, watched) = (0, Route::UNKNOWN, Transfer::None, Watched::NOTHING);
+        self.cores.push(Core { role, peer, tag, data, posted, route, transfer, watched });
+        self.cores.len() - 1
+    }
 
     /// Completes the oldest read, if one is in flight. The key of the sender's memory is its message's number.
     pub(super) fn complete_read(&mut self) {
@@ -170,18 +185,25 @@ impl SmallHost {
         read::done(&(), self, receive, rail, Ok(()));
     }
 
+    /// Completes all reads.
+    pub(super) fn complete_reads(&mut self) {
+        while !self.reads.is_empty() {
+            self.complete_read();
+        }
+    }
+
     /// Handles a message of another process.
-    pub(super) fn handle(&mut self, message: (Header, Vec<u8>)) {
+    pub(super) fn handle(&mut self, message: (Header<E>, Vec<u8>)) {
         self.handle_from(Some(ROUTE), message);
     }
 
     /// Handles a message that came by this route.
-    pub(super) fn handle_from(&mut self, from: Option<Route>, (header, bytes): (Header, Vec<u8>)) {
+    pub(super) fn handle_from(&mut self, from: Option<Route>, (header, bytes): (Header<E>, Vec<u8>)) {
         receive::handle(&(), self, &[header.encode().as_slice(), &bytes].concat(), || from);
     }
 
     /// Handles the oldest message of another process.
-    pub(super) fn receive_from(&mut self, other: &mut SmallHost) {
+    pub(super) fn receive_from(&mut self, other: &mut SmallHost<E>) {
         self.handle(other.sent.pop_front().expect("a message"));
     }
 
@@ -213,29 +235,30 @@ impl Process for () {
     }
 }
 
-impl Types for SmallHost {
+impl<E: WireEnvelope> Types for SmallHost<E> {
     type Handle = usize;
     type Process = ();
     type Registration = ();
+    type Envelope = E;
 }
 
-impl Communicators for SmallHost {
+impl<E: WireEnvelope> Communicators for SmallHost<E> {
     type Communicator = ();
 
     fn communicator(&mut self, _request: usize) {}
     fn number(&mut self, (): ()) -> u32 {
         CONTEXT
     }
-    fn rank(&mut self, (): ()) -> i32 {
-        3
+    fn rank(&mut self, (): ()) -> E::Peer {
+        self.me
     }
     fn context(&mut self, _request: usize) -> u32 {
         CONTEXT
     }
     fn is_abandoned(&mut self, send: usize) -> bool {
-        self.cores[send].tag == ABANDONED
+        E::shown(self.me, self.cores[send].tag).1 == ABANDONED
     }
-    fn known_route(&mut self, (): (), _rank: i32) -> Option<Route> {
+    fn known_route(&mut self, (): (), _rank: E::Peer) -> Option<Route> {
         Some(ROUTE)
     }
     fn skips_flow_control(&mut self, (): &(), _send: usize) -> bool {
@@ -248,12 +271,12 @@ impl Communicators for SmallHost {
         assert_eq!(routes, [ROUTE]);
         self.skips = false;
     }
-    fn queues(&mut self, (): ()) -> (&mut Queues<usize>, &Lengths) {
+    fn queues(&mut self, (): ()) -> (&mut Queues<usize, E>, &Lengths) {
         (&mut self.queues, &self.lengths)
     }
 }
 
-impl Host for SmallHost {
+impl<E: WireEnvelope> Host for SmallHost<E> {
     type Data = Vec<u8>;
 
     fn core(&mut self, request: usize) -> &mut Core<Self> {
@@ -262,12 +285,13 @@ impl Host for SmallHost {
     fn messenger(&mut self) -> &mut State<Self> {
         &mut self.messenger
     }
-    fn note(&mut self, receive: usize, outcome: &Outcome) {
+    fn note(&mut self, receive: usize, outcome: &Outcome<E>) {
         self.noted.push((receive, *outcome));
     }
-    fn noted(&mut self, receive: usize) -> ((i32, i32), usize) {
+    fn noted(&mut self, receive: usize) -> ((E::Peer, E::Tag), usize) {
         let of = self.noted.iter().find(|(noted, _)| *noted == receive);
-        of.map_or(((0, 0), 0), |(_, outcome)| ((outcome.source, outcome.tag), outcome.length))
+        let core = &self.cores[receive];
+        of.map_or(((core.peer, core.tag), 0), |(_, outcome)| ((outcome.source, outcome.tag), outcome.length))
     }
     fn copy(&mut self, send: usize, receive: usize) {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);

@@ -3,8 +3,8 @@
 
 use super::*;
 
-impl Ports for SmallHost {
-    type Fragment = (Header, Vec<u8>);
+impl<E: WireEnvelope> Ports for SmallHost<E> {
+    type Fragment = (Header<E>, Vec<u8>);
 
     fn home(&mut self, (): &(), route: Route) -> Route {
         route
@@ -22,17 +22,17 @@ impl Ports for SmallHost {
     fn queue_turn(&mut self, (): &(), _route: Route) {}
     fn begin_turn(&mut self, (): &(), _route: Route) {}
     fn end_turn(&mut self, (): &(), _route: Route) {}
-    fn send_whole(&mut self, (): &(), send: usize, header: &Header, _finishes: bool) -> Transmitted {
+    fn send_whole(&mut self, (): &(), send: usize, header: &Header<E>, _finishes: bool) -> Transmitted {
         if self.sent.len() >= self.room {
             return Transmitted::NoRoom;
         }
         self.sent.push_back((*header, self.cores[send].data.clone()));
         Transmitted::Posted
     }
-    fn control(&mut self, (): &(), _route: Route, header: &Header) {
+    fn control(&mut self, (): &(), _route: Route, header: &Header<E>) {
         self.sent.push_back((*header, Vec::new()));
     }
-    fn control_with_keys(&mut self, (): &(), _route: Route, header: &Header, keys: &[PortKey]) {
+    fn control_with_keys(&mut self, (): &(), _route: Route, header: &Header<E>, keys: &[PortKey]) {
         self.sent.push_back((*header, PortKey::encode(keys)));
     }
     fn pack_fragment(
@@ -41,13 +41,13 @@ impl Ports for SmallHost {
         send: usize,
         receiver: TransferId,
         offset: u64,
-    ) -> Result<((Header, Vec<u8>), u64), NotPacked> {
+    ) -> Result<((Header<E>, Vec<u8>), u64), NotPacked> {
         self.free_buffers = self.free_buffers.checked_sub(1).ok_or(NotPacked::NoBuffer)?;
         let rest = &self.cores[send].data[offset as usize..];
         let bytes = &rest[..rest.len().min(FRAGMENT)];
         Ok(((Header::Fragment { receive: receiver.0, offset }, bytes.into()), bytes.len() as u64))
     }
-    fn post_fragment(&mut self, (): &(), send: usize, fragment: (Header, Vec<u8>)) -> Posted {
+    fn post_fragment(&mut self, (): &(), send: usize, fragment: (Header<E>, Vec<u8>)) -> Posted {
         self.sent.push_back(fragment);
         self.in_flight.push_back(send);
         Posted::InFlight

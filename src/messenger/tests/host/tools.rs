@@ -3,10 +3,10 @@
 
 use super::*;
 
-impl Tools for SmallHost {
+impl<E: WireEnvelope> Tools for SmallHost<E> {
     /// Whether they hear of paths.
     type Listeners = bool;
-    type Spec = ();
+    type Spec = ((E::Peer, E::Tag), usize);
 
     fn listeners(&mut self, (): ()) -> Option<bool> {
         self.hears
@@ -21,9 +21,11 @@ impl Tools for SmallHost {
         self.next_number += 2 * count;
         self.next_number - 2 * count
     }
-    fn spec(&mut self, (): (), _wanted: (i32, i32), _length: usize) {}
-    fn of_spec((): &()) -> ((i32, i32), usize) {
-        ((0, 0), 0)
+    fn spec(&mut self, (): (), wanted: (E::Peer, E::Tag), length: usize) -> Self::Spec {
+        (wanted, length)
+    }
+    fn of_spec(spec: &Self::Spec) -> Self::Spec {
+        *spec
     }
     fn raise(&mut self, _: bool, event: Event, _id: u64, request: usize) {
         let step = match event {
@@ -37,7 +39,7 @@ impl Tools for SmallHost {
         };
         self.raised.push((step, request, (0, 0)));
     }
-    fn raise_of_message(&mut self, _: bool, event: Event, id: u64, (): &mut ()) {
+    fn raise_of_message(&mut self, _: bool, event: Event, id: u64, _: &mut Self::Spec) {
         let step = match event {
             Event::Activate => 'A',
             Event::XferBegin => 'B',
@@ -54,11 +56,11 @@ impl Tools for SmallHost {
     fn raise_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
         self.rails.push(path.rails);
     }
-    fn raise_path_of_message(&mut self, _: bool, id: u64, (): &(), _path: PathTaken) {
+    fn raise_path_of_message(&mut self, _: bool, id: u64, _: &Self::Spec, _path: PathTaken) {
         self.raised.push(('p', id as usize, (0, 0)));
     }
-    fn rank_in_job(&mut self, (): (), rank: i32) -> u32 {
-        rank as u32
+    fn rank_in_job(&mut self, (): (), _rank: E::Peer) -> u32 {
+        0
     }
     fn wants_step(&mut self, _step: TypeId) -> bool {
         true
