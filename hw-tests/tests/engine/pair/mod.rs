@@ -110,6 +110,7 @@ pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, publishe
     let setup = Setup {
         index: 0,
         me,
+        instance: None,
         processes: 1,
         ports: 1,
         receive_size: 8192,
