@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the bindings of libfabric's types from the installed headers. Nothing is linked: each libfabric that loads the
-//! provider has its own functions, and the provider needs none of them.
+//! Writes the bindings of libfabric's types from the installed headers. Nothing is linked: each libfabric that loads
+//! the provider has its own functions, and the provider needs none of them.
 
 use std::path::PathBuf;
 

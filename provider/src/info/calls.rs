@@ -116,6 +116,7 @@ mod tests {
             hints.domain.threading = sys::FI_THREAD_DOMAIN;
             hints.domain.av_type = sys::FI_AV_MAP;
             hints.tx.op_flags = sys::FI_COMPLETION;
+            hints.tx.msg_order = sys::FI_ORDER_ATOMIC_WAW;
         });
         let answer = answer.expect("an info");
         // SAFETY: a complete info.
@@ -123,6 +124,7 @@ mod tests {
             let (info, domain) = (&*answer, &*(*answer).domain_attr);
             assert_eq!(info.caps, sys::FI_TAGGED | sys::FI_SEND | sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM);
             assert_eq!(((*info.rx_attr).caps, (*info.tx_attr).op_flags), (0, sys::FI_COMPLETION));
+            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | sys::FI_ORDER_ATOMIC_WAW);
             assert_eq!((domain.mr_mode, domain.av_type, domain.threading), (0, sys::FI_AV_MAP, sys::FI_THREAD_DOMAIN));
             free(answer);
         }
@@ -132,7 +134,7 @@ mod tests {
     fn what_is_not_offered_is_refused() {
         let mut other = *b"other\0";
         let name = other.as_mut_ptr().cast();
-        let changes: [&dyn Fn(&mut Hints); 16] = [
+        let changes: [&dyn Fn(&mut Hints); 15] = [
             &|hints| hints.info.caps = sys::FI_RMA,
             &|hints| hints.info.addr_format = sys::FI_SOCKADDR_IN,
             &|hints| hints.ep.type_ = sys::FI_EP_MSG,
@@ -141,7 +143,6 @@ mod tests {
             &|hints| hints.ep.max_msg_size = usize::MAX,
             &|hints| hints.ep.rx_ctx_cnt = usize::MAX,
             &|hints| hints.tx.inject_size = 65,
-            &|hints| hints.tx.msg_order = sys::FI_ORDER_RAW,
             &|hints| hints.tx.op_flags = sys::FI_COMMIT_COMPLETE,
             &|hints| hints.rx.iov_limit = 9,
             &|hints| hints.domain.data_progress = sys::FI_PROGRESS_AUTO,

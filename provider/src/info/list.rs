@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answer to `fi_getinfo`: one `fi_info`. libfabric owns it and frees it with its own `fi_freeinfo`, which frees
-//! each part with `free`. So each part is allocated with `calloc`; and larger than its structure is here, because a later
-//! libfabric reads more fields, for which zero is a value.
+//! each part with `free`. So each part is allocated with `calloc`; and larger than its structure is here, because a
+//! later libfabric reads more fields, for which zero is a value.
 //!
 //! Grade: setup. Threads: any. Tests: `calls.rs`.
 
@@ -78,12 +78,12 @@ pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -
 
     tx.caps = if caps & sys::FI_SEND == 0 { 0 } else { caps & !OF_RECEIVES & !DOMAIN };
     tx.op_flags = asked.and_then(|asked| asked.tx).map_or(0, |tx| tx.op_flags);
-    tx.msg_order = ORDER;
+    tx.msg_order = ORDER | asked.and_then(|asked| asked.tx).map_or(0, |tx| tx.msg_order);
     (tx.inject_size, tx.size, tx.iov_limit) = (LONGEST_INJECTED, DEPTH, MOST_PIECES);
 
     rx.caps = if caps & sys::FI_RECV == 0 { 0 } else { caps & !sys::FI_SEND & !DOMAIN };
     rx.op_flags = asked.and_then(|asked| asked.rx).map_or(0, |rx| rx.op_flags);
-    rx.msg_order = ORDER;
+    rx.msg_order = ORDER | asked.and_then(|asked| asked.rx).map_or(0, |rx| rx.msg_order);
     (rx.size, rx.iov_limit) = (DEPTH, MOST_PIECES);
 
     (ep.type_, ep.protocol, ep.protocol_version) = (sys::FI_EP_RDM, PROTOCOL, 1);

@@ -2,11 +2,11 @@
 //! The compact address of a port: all that a peer needs to connect to it, in 64 bytes, because some MPIs keep no longer
 //! addresses. For hosts whose processes own one port per address and exchange addresses by themselves (libfabric).
 //!
-//! Owns [`CompactAddress`] and its bytes. Little-endian, GID in network order: version 1, flags 1 (bit 0: Ethernet; bits
-//! 1 and 2: GID type; bits 3 to 5: MTU), LID (Ethernet: length of the GID's subnet) 2, TCP port 2, datagram queue pair
-//! 3, rank 4, instance 8, host 8, key 16, GID 16, reserved 3. There is room for no IP address, so hellos over TCP go to
-//! the IP address that a `RoCE` v2 GID is, and other ports have none. Decoding checks each field; no input makes it
-//! panic. Grade: setup. Threads: plain data. Tests: at the end of the file.
+//! Owns [`CompactAddress`] and its bytes. Little-endian, GID in network order: version 1, flags 1 (bit 0: Ethernet;
+//! bits 1 and 2: GID type; bits 3 to 5: MTU), LID (Ethernet: length of the GID's subnet) 2, TCP port 2, datagram queue
+//! pair 3, rank 4, instance 8, host 8, key 16, GID 16, reserved 3. There is room for no IP address, so hellos over TCP
+//! go to the IP address that a `RoCE` v2 GID is, and other ports have none. Decoding checks each field; no input makes
+//! it panic. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::{
     AddressError, GID_ROCE_V2, LINK_ETHERNET, LINK_INFINIBAND, MAX_24_BIT, PortAddress, PortEntry, check, take,
@@ -194,8 +194,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_of_anybody_are_refused_or_encoded_again_alike(bytes in prop::collection::vec(any::<u8>(), 64), flags in 0..64_u8) {
-            let mut bytes = bytes;
+        fn bytes_of_anybody_are_refused_or_encoded_again_alike(
+            mut bytes in prop::collection::vec(any::<u8>(), 64),
+            flags in 0..64_u8,
+        ) {
             bytes[..2].copy_from_slice(&[VERSION, flags]);
             bytes[61..].fill(0);
             if let Ok(address) = CompactAddress::decode(&bytes) {
