@@ -2,7 +2,7 @@
 //! Counters (`fi_cntr(3)`): numbers of operations that have ended. Reading one makes the endpoints that are bound to it
 //! progress.
 //!
-//! Grade: hot. Threads: any. Tests: below.
+//! Grade: hot. Threads: any. Tests: `tests/`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

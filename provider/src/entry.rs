@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry points: the functions that libfabric's callers call by pointer. [`call`] keeps Rust's panics out of C and
-//! turns errors into negative numbers; [`Absent`] is the function of an operation that the provider does not have, so that no
-//! table has a null pointer where a caller does not expect one.
+//! turns errors into negative numbers; [`Absent`] is the function of an operation that the provider does not have, so
+//! that no table has a null pointer where a caller does not expect one.
 //!
 //! Called by every table of functions. Grade: hot (a predicted branch). Threads: any. Tests: below.
 

@@ -2,7 +2,7 @@
 //! Event queues (`fi_eq(3)`): what a program writes into them (`FI_WRITE`). The provider has no event of its own yet,
 //! because it does everything before a call returns.
 //!
-//! Grade: setup. Threads: any. Tests: below.
+//! Grade: setup. Threads: any. Tests: `tests/`.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};

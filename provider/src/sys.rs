@@ -2,8 +2,8 @@
 //! libfabric's types and constants: the bindings that `build.rs` makes, and what bindgen cannot read.
 //!
 //! Structures grow at their end with libfabric's versions: tables of functions say their size, and `info` allocates
-//! more than it fills. Flags are `u64`, error numbers `u32` and positive. Grade: none, no code. Tests: the layout checks of
-//! bindgen, at compile time.
+//! more than it fills. Flags are `u64`, error numbers `u32` and positive. Grade: none, no code. Tests: the layout
+//! checks of bindgen, at compile time.
 
 #![allow(
     missing_docs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What C calls of an address vector.
 //!
-//! Grade: setup. Threads: any. Tests: below.
+//! Grade: setup. Threads: any. Tests: `tests/`.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;

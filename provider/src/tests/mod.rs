@@ -69,6 +69,7 @@ pub(crate) unsafe fn free(info: *mut sys::fi_info) {
 }
 
 /// Objects as a program opens them.
+#[derive(Clone, Copy)]
 struct Opened {
     fabric: *mut sys::fid_fabric,
     domain: *mut sys::fid_domain,
@@ -77,6 +78,14 @@ struct Opened {
     cntr: *mut sys::fid_cntr,
     eq: *mut sys::fid_eq,
     ep: *mut sys::fid_ep,
+}
+
+impl Opened {
+    fn close(self) {
+        let Opened { fabric, domain, av, cq, cntr, eq, ep } = self;
+        let users = [ep.cast(), eq.cast(), cntr.cast(), cq.cast(), av.cast(), domain.cast(), fabric.cast::<c_void>()];
+        assert_eq!(users.map(close), [0; 7]);
+    }
 }
 
 /// Opens an object by a function of a table.
@@ -153,7 +162,7 @@ fn an_object_in_use_is_busy_until_its_users_are_closed() {
 
 #[test]
 fn an_endpoint_is_bound_once_to_each_and_enabled_when_it_has_what_it_needs() {
-    let Opened { fabric, domain, av, cq, cntr, eq, ep } = opened();
+    let all @ Opened { domain, av, cq, ep, .. } = opened();
     let invalid = -(sys::FI_EINVAL as i32);
     assert_eq!(enable(ep), -(sys::FI_ENOCQ as i32));
     assert_eq!([bind(ep, cq, 0), bind(ep, cq, sys::FI_SEND | sys::FI_MORE), bind(ep, domain, 0)], [invalid; 3]);
@@ -166,13 +175,12 @@ fn an_endpoint_is_bound_once_to_each_and_enabled_when_it_has_what_it_needs() {
     // SAFETY: F1, F2.
     let code = unsafe { ((*(*ep).cm).getname.expect("it is there"))(ep.cast(), null_mut(), &raw mut length) };
     assert_eq!(code, -(sys::FI_EOPBADSTATE as i32), "it is not enabled");
-    assert_eq!([ep.cast(), eq.cast(), cntr.cast(), cq.cast(), av.cast(), domain.cast::<c_void>()].map(close), [0; 6]);
-    assert_eq!(close(fabric), 0);
+    all.close();
 }
 
 #[test]
 fn an_operation_that_is_not_there_is_a_function_that_says_so() {
-    let Opened { fabric, domain, av, cq, cntr, eq, ep } = opened();
+    let all @ Opened { av, cq, ep, .. } = opened();
     let absent = -(sys::FI_ENOSYS as isize);
     // SAFETY: F1; the functions refuse whatever they get.
     unsafe {
@@ -183,13 +191,12 @@ fn an_operation_that_is_not_there_is_a_function_that_says_so() {
         let service = (*(*av).ops).insertsvc.expect("it is there");
         assert_eq!(service(av, null(), null(), null_mut(), 0, null_mut()), absent as i32);
     }
-    assert_eq!([ep.cast(), eq.cast(), cntr.cast(), cq.cast(), av.cast(), domain.cast::<c_void>()].map(close), [0; 6]);
-    assert_eq!(close(fabric), 0);
+    all.close();
 }
 
 #[test]
 fn addresses_are_inserted_looked_up_and_removed_through_c() {
-    let Opened { fabric, domain, av, cq, cntr, eq, ep } = opened();
+    let all @ Opened { av, .. } = opened();
     let mut bytes = [address(1).encode(), address(2).encode(), address(3).encode()];
     bytes[1][0] = 77;
     let (mut places, mut errors) = ([9_u64; 3], [9_i32; 3]);
@@ -215,8 +222,7 @@ fn addresses_are_inserted_looked_up_and_removed_through_c() {
         assert_eq!((told.addr(), &text), ((&raw const text).addr(), b"ibex://LID \0"));
         assert_eq!(room, "ibex://LID 7 instance 1".len() + 1);
     }
-    assert_eq!([ep.cast(), eq.cast(), cntr.cast(), cq.cast(), av.cast(), domain.cast::<c_void>()].map(close), [0; 6]);
-    assert_eq!(close(fabric), 0);
+    all.close();
 }
 
 #[test]
@@ -225,4 +231,63 @@ fn an_endpoint_refuses_what_was_not_offered() {
     // SAFETY: F2.
     let asked = unsafe { info::Asked::of(&raw mut info) }.expect("not null");
     assert!(info::check(&asked).is_err());
+}
+
+#[test]
+fn a_counter_is_added_to_and_set_and_has_errors_of_its_own() {
+    let all @ Opened { cntr, .. } = opened();
+    // SAFETY: F1.
+    unsafe {
+        let ops = &*(*cntr).ops;
+        let [add, set, adderr, seterr] =
+            [ops.add, ops.set, ops.adderr, ops.seterr].map(|change| change.expect("there"));
+        assert_eq!([add(cntr, 2), add(cntr, 3), adderr(cntr, 1), adderr(cntr, 1)], [0; 4]);
+        let [read, readerr] = [ops.read, ops.readerr].map(|read| read.expect("there"));
+        assert_eq!([read(cntr), readerr(cntr)], [5, 2]);
+        assert_eq!([set(cntr, 9), seterr(cntr, 0)], [0; 2]);
+        assert_eq!([read(cntr), readerr(cntr)], [9, 0]);
+    }
+    all.close();
+}
+
+#[test]
+fn an_event_that_is_written_is_read_once_after_it_was_looked_at() {
+    let all @ Opened { eq, .. } = opened();
+    let (mut event, mut bytes) = (0, [0_u8; 4]);
+    let buffer = (&raw mut bytes).cast();
+    let again = -(sys::FI_EAGAIN as isize);
+    // SAFETY: F1, F2.
+    unsafe {
+        let ops = &*(*eq).ops;
+        let (read, write) = (ops.read.expect("there"), ops.write.expect("there"));
+        assert_eq!(read(eq, &raw mut event, buffer, 4, 0), again);
+        assert_eq!(write(eq, 77, b"abc".as_ptr().cast(), 3, 0), 3);
+        assert_eq!(read(eq, &raw mut event, buffer, 2, 0), -(sys::FI_ETOOSMALL as isize));
+        assert_eq!(read(eq, &raw mut event, buffer, 4, sys::FI_PEEK), 3);
+        assert_eq!((event, &bytes), (77, b"abc\0"));
+        assert_eq!(read(eq, &raw mut event, buffer, 4, 0), 3);
+        assert_eq!(read(eq, &raw mut event, buffer, 4, 0), again);
+        assert_eq!(ops.readerr.expect("there")(eq, null_mut(), 0), again);
+    }
+    all.close();
+}
+
+#[test]
+fn an_endpoint_keeps_the_room_of_a_buffer_for_several_messages() {
+    let all @ Opened { ep, .. } = opened();
+    let (option, level) = (sys::FI_OPT_MIN_MULTI_RECV as i32, sys::FI_OPT_ENDPOINT as i32);
+    let (mut room, mut length) = (16384_usize, size_of::<usize>());
+    let value = (&raw mut room).cast::<c_void>();
+    // SAFETY: F1, F2.
+    unsafe {
+        let ops = &*(*ep).ops;
+        let (get, set) = (ops.getopt.expect("there"), ops.setopt.expect("there"));
+        assert_eq!(set(ep.cast(), level, option, value, length), 0);
+        assert_eq!(set(ep.cast(), level, option, value, 4), -(sys::FI_EINVAL as i32));
+        assert_eq!(set(ep.cast(), level, option + 1, value, length), -(sys::FI_ENOPROTOOPT as i32));
+        room = 0;
+        assert_eq!(get(ep.cast(), level, option, (&raw mut room).cast(), &raw mut length), 0);
+    }
+    assert_eq!((room, length), (16384, size_of::<usize>()));
+    all.close();
 }

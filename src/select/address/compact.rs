@@ -5,8 +5,8 @@
 //! Owns [`CompactAddress`] and its bytes. Little-endian, GID in network order: version 1, flags 1 (bit 0: Ethernet;
 //! bits 1 and 2: GID type; bits 3 to 5: MTU), LID (Ethernet: length of the GID's subnet) 2, TCP port 2, datagram queue
 //! pair 3, rank 4, instance 8, host 8, key 16, GID 16, reserved 3. There is room for no IP address, so hellos over TCP
-//! go to the IP address that a `RoCE` v2 GID is, and other ports have none. Decoding checks each field; no input makes
-//! it panic. Grade: setup. Threads: plain data. Tests: at the end of the file.
+//! go to the IP address that a `RoCE` v2 GID is, if the port listens there; other ports have none. Decoding checks each
+//! field; no input makes it panic. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::{
     AddressError, GID_ROCE_V2, LINK_ETHERNET, LINK_INFINIBAND, MAX_24_BIT, PortAddress, PortEntry, check, take,
@@ -36,12 +36,13 @@ impl CompactAddress {
         name(self.entry.address.instance, self.rank)
     }
 
-    /// Encodes this address. Of the IP addresses only a GID that is one goes with it.
+    /// Encodes this address. Of the IP addresses only the one that is the GID goes with it.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let PortEntry { address, key } = self.entry;
         let is_ethernet = address.link_layer == LINK_ETHERNET;
         let place = if is_ethernet { address.subnet_length.into() } else { address.lid };
-        let tcp_port = if takes_tcp(address.gid_type) { address.tcp_port } else { 0 };
+        let takes_tcp = takes_tcp(address.gid_type) && address.tcp_addresses.contains(&address.gid);
+        let tcp_port = if takes_tcp { address.tcp_port } else { 0 };
         let mut bytes = [0; Self::SIZE];
         bytes[0] = VERSION;
         bytes[1] = u8::from(is_ethernet) | (address.gid_type & 3) << 1 | (address.mtu & 7) << 3;
@@ -116,7 +117,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn compact(address: PortAddress) -> CompactAddress {
+    /// The compact address of a port that listens on its GID too.
+    fn compact(mut address: PortAddress) -> CompactAddress {
+        address.tcp_addresses[1] = address.gid;
         CompactAddress { entry: PortEntry { address, key: Key::from_bytes([9; 16]) }, rank: 0x0403_0201 }
     }
 
@@ -158,6 +161,13 @@ mod tests {
             assert_eq!(decoded, seen(address));
             assert_eq!((decoded.name(), decoded.name().rank), (address.name(), 0x0403_0201));
         }
+    }
+
+    #[test]
+    fn a_port_that_does_not_listen_on_its_gid_has_no_tcp_port() {
+        let mut address = compact(ethernet());
+        address.entry.address.tcp_addresses[1] = [0; 16];
+        assert_eq!(address.encode()[4..6], [0; 2]);
     }
 
     #[test]
