@@ -9,8 +9,11 @@
 //! A fid is C's handle of an object: rule F1 says that a program passes only fids of objects that it has opened and not
 //! closed, and rule F2 that the other pointers of a call lead to what its manual page says, during the call.
 //!
-//! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Tests: in each file, and
-//! `hw-tests`.
+//! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
+//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint's port, the completions of a queue and the
+//! addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
+//!
+//! Tests: in each file, `tests/`, and `hw-tests`.
 
 mod adapter;
 mod av;

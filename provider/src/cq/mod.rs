@@ -3,7 +3,7 @@
 //! endpoints that are bound to it progress.
 //!
 //! `entries.rs` has what C calls, and the formats. A queue grows as long as nobody reads it. Grade: hot. Threads: any.
-//! Lock order: the endpoints of the queue, an endpoint, the completions. Tests: `entries.rs`.
+//! Tests: `entries.rs`.
 
 mod entries;
 
