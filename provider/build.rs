@@ -25,10 +25,11 @@ const HEADERS: &str = "
 struct Constants;
 
 impl ParseCallbacks for Constants {
-    fn int_macro(&self, name: &str, _: i64) -> Option<IntKind> {
-        if name.starts_with("FI_MR_") {
+    fn int_macro(&self, name: &str, value: i64) -> Option<IntKind> {
+        let is_short = i32::try_from(value).is_ok();
+        if is_short && name.starts_with("FI_MR_") {
             Some(IntKind::I32)
-        } else if name.starts_with("FI_E") && name != "FI_EVENT" {
+        } else if is_short && name.starts_with("FI_E") && name != "FI_EVENT" {
             // Error numbers, as in enumerations.
             Some(IntKind::U32)
         } else {

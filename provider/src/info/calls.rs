@@ -145,7 +145,7 @@ mod tests {
             &|hints| hints.tx.inject_size = 65,
             &|hints| hints.tx.op_flags = sys::FI_COMMIT_COMPLETE,
             &|hints| hints.rx.iov_limit = 9,
-            &|hints| hints.domain.data_progress = sys::FI_PROGRESS_AUTO,
+            &|hints| sys::set_data_progress(&mut hints.domain, sys::FI_PROGRESS_AUTO),
             &|hints| hints.domain.cq_data_size = 9,
             &|hints| hints.domain.caps = sys::FI_SHARED_AV,
             &|hints| hints.domain.name = name,

@@ -98,13 +98,14 @@ pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -
     if domain.threading == sys::FI_THREAD_UNSPEC {
         domain.threading = sys::FI_THREAD_SAFE;
     }
-    (domain.control_progress, domain.data_progress) = (sys::FI_PROGRESS_MANUAL, sys::FI_PROGRESS_MANUAL);
+    domain.control_progress = sys::FI_PROGRESS_MANUAL;
+    sys::set_data_progress(domain, sys::FI_PROGRESS_MANUAL);
     domain.resource_mgmt = sys::FI_RM_ENABLED;
     domain.av_type = wanted.map_or(0, |wanted| wanted.av_type);
     if domain.av_type == sys::FI_AV_UNSPEC {
         domain.av_type = sys::FI_AV_TABLE;
     }
-    domain.mr_mode = if version < HAS_MR_BITS { sys::FI_MR_SCALABLE as i32 } else { 0 };
+    domain.mr_mode = if version < HAS_MR_BITS { sys::MR_SCALABLE } else { 0 };
     (domain.mr_key_size, domain.cq_data_size) = (8, CQ_DATA_SIZE);
     (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt, domain.mr_cnt) = (MANY, MANY, MANY, MANY);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (MANY, MANY);

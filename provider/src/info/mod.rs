@@ -69,10 +69,10 @@ const CQ_DATA_SIZE: usize = 8;
 const MANY: usize = 1 << 16;
 
 /// `fi_ep_attr.protocol`: ibex's own.
-const PROTOCOL: u32 = sys::FI_PROV_SPECIFIC as u32 | 0x1be;
+const PROTOCOL: u32 = sys::PROVIDER_SPECIFIC | 0x1be;
 
 /// `fi_info.addr_format`: ibex's own.
-const ADDRESS_FORMAT: u32 = sys::FI_PROV_SPECIFIC as u32 | 0x1be;
+const ADDRESS_FORMAT: u32 = sys::PROVIDER_SPECIFIC | 0x1be;
 
 /// The name of the fabric.
 const FABRIC: &CStr = c"ibex";
@@ -160,7 +160,7 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
     }
     if let Some(domain) = asked.domain {
         subset("capabilities of the domain", domain.caps, DOMAIN)?;
-        if domain.data_progress == sys::FI_PROGRESS_AUTO || domain.control_progress == sys::FI_PROGRESS_AUTO {
+        if [sys::data_progress(domain), domain.control_progress].contains(&sys::FI_PROGRESS_AUTO) {
             return Err("progress is FI_PROGRESS_MANUAL".to_owned());
         }
         if domain.av_type > sys::FI_AV_TABLE {
