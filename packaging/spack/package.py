@@ -19,6 +19,7 @@ class Ibex(Package):
     # libclang, which reads the headers of Open MPI.
     depends_on("llvm+clang", type="build")
     depends_on("hwloc")
+    depends_on("libfabric", type="build")
     depends_on("openmpi@4.1.0:4.1,5.0.0:5.0")
     depends_on("rdma-core")
 

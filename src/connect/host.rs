@@ -8,9 +8,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::interfaces::TCP_ADDRESSES;
 
-/// A random number that is not 0, for [`crate::select::address::PortAddress::instance`]. Fails if the kernel gives no
-/// random bytes; Linux gives them once it has booted.
-pub(crate) fn new_instance() -> io::Result<u64> {
+/// A random number that is not 0, for [`crate::select::address::PortAddress::instance`].
+///
+/// # Errors
+/// The kernel gives no random bytes; Linux gives them once it has booted.
+pub fn new_instance() -> io::Result<u64> {
     loop {
         let number = getrandom::u64()?;
         if number != 0 {

@@ -130,6 +130,7 @@ impl Ports {
             let setup = Setup {
                 index: open.len() as u8,
                 me: PeerName { job: JOB, rank: host },
+                instance: None,
                 processes: 1,
                 ports: choices.len() as u32,
                 receive_size: RECEIVE_SIZE,

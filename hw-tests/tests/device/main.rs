@@ -27,6 +27,7 @@ mod local;
 mod memory;
 mod nodes;
 mod programs;
+mod provider;
 mod pulled;
 mod rails;
 mod reasons;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         tools::tests,
         recorder::tests,
         waits::tests,
+        provider::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

@@ -10,12 +10,14 @@ mod receiver_not_ready;
 mod reconnects;
 mod strangers;
 
+use ibex::interfaces;
 use ibex::transport::Token;
 use ibex::transport::WhenDiverted;
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 use std::cell::Cell;
+use std::net::Ipv6Addr;
 
 use pair::{Got, Memory, Pair, completed, pattern, received};
 
@@ -237,6 +239,21 @@ fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
     assert_eq!(completed(&events)[0], (1, Err(Status::RETRY_EXCEEDED)));
     assert!(completed(&events).iter().all(|(_, outcome)| outcome.is_err()));
     assert!(is_failure_first(&events), "{events:?}");
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn ports_that_know_compact_addresses_connect() {
+    let mut pair = Pair::open(&Tunables::default());
+    let gid = Ipv6Addr::from(pair.choice().gid).to_canonical();
+    pair.shorten_addresses();
+    pair.connect();
+    if !interfaces::all().expect("interfaces").iter().any(|interface| interface.address == gid) {
+        return skip("compact addresses by TCP: the port's GID is not an IP address of this host");
+    }
+    let mut pair = Pair::open(&Tunables { connect_via: "tcp".to_owned(), ..Tunables::default() });
+    pair.shorten_addresses();
+    pair.connect();
 }
 
 #[test]

@@ -179,6 +179,7 @@ mod tests {
         let setup = Setup {
             index: 0,
             me: PeerName { job: 1, rank: 0 },
+            instance: None,
             processes: 1,
             ports: 1,
             receive_size: sizes.receive,

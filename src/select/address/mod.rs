@@ -5,7 +5,7 @@
 //! [`encode_ports`] and decodes a peer's with [`decode_ports`]; these have an address and a key for each port
 //! ([`PortEntry`]). A hello carries a [`PortAddress`] without key. Bytes: fixed size, versioned, little-endian; GIDs
 //! and IP addresses in network order. Decoding checks each field; no input makes it panic. Grade: setup. Threads: plain
-//! data. Tests: `address/tests.rs`.
+//! data. `compact.rs` has the shorter form for libfabric. Tests: `address/tests.rs`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -15,6 +15,7 @@ use crate::interfaces::TCP_ADDRESSES;
 
 pub use ibex_ffi::verbs::link_layer::{ETHERNET as LINK_ETHERNET, INFINIBAND as LINK_INFINIBAND};
 
+pub mod compact;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -79,6 +79,8 @@ pub struct Setup {
     pub index: u8,
     /// This process.
     pub me: PeerName,
+    /// Random number of this instance of the port, not 0, if `me` is made of it; `None`: the port draws one.
+    pub instance: Option<u64>,
     /// Number of the job's processes on this host.
     pub processes: u32,
     /// Number of ports that this process opens, which share its receive slots.

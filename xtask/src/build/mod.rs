@@ -87,8 +87,15 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
     match packages {
         Packages::All => drop(build.arg("--workspace")),
         Packages::OfDeviceTests => {
-            let packages =
-                ["ibex-ffi", "ibex-plugin-abi", "ibex-event-log", "ibex-command", "softhca", "ibex-hw-tests"];
+            let packages = [
+                "ibex-ffi",
+                "ibex-plugin-abi",
+                "ibex-provider",
+                "ibex-event-log",
+                "ibex-command",
+                "softhca",
+                "ibex-hw-tests",
+            ];
             build.args(packages.iter().flat_map(|package| ["--package", package]));
         }
     }

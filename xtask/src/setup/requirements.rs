@@ -93,6 +93,9 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("libibverbs-dev", Build, "the verbs library")
         .proof(header("infiniband/verbs.h", "libibverbs"))
         .elsewhere("rdma-core-devel rdma-core-devel rdma-core rdma-core rdma-core"),
+    thing("libfabric-dev", Build, "headers for the libfabric provider")
+        .proof(header("rdma/providers/fi_prov.h", "libfabric"))
+        .elsewhere("libfabric-devel libfabric-devel libfabric libfabric libfabric"),
     thing("libhwloc-dev", Build, "distance between an adapter and a process")
         .proof(header("hwloc.h", "hwloc"))
         .elsewhere("hwloc-devel hwloc-devel hwloc hwloc libhwloc"),
@@ -114,6 +117,9 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("perftest", Device, "the raw measurements ibex is compared with")
         .proof(Program(&["ib_send_lat"]))
         .elsewhere("perftest perftest - - -"),
+    thing("libfabric-bin", Device, "fi_info: asks the libfabric provider, in a test")
+        .proof(Program(&["fi_info"]))
+        .elsewhere("libfabric libfabric libfabric libfabric libfabric"),
     thing("ucx-utils", Device, "ucx_perftest: another user of verbs, for the emulated adapter")
         .proof(Program(&["ucx_perftest"]))
         .elsewhere("ucx ucx-tools openucx ucx ucx"),

@@ -4,6 +4,7 @@
 use ibex::counters::COUNTERS;
 use ibex::peer::PeerName;
 use ibex::select::address::PortEntry;
+use ibex::select::address::compact::CompactAddress;
 use ibex::select::device::{PortChoice, survey};
 use ibex::transport::WhenDiverted;
 use ibex::transport::{Batch, Completion, EndpointId, Token};
@@ -110,6 +111,7 @@ pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, publishe
     let setup = Setup {
         index: 0,
         me,
+        instance: None,
         processes: 1,
         ports: 1,
         receive_size: 8192,
@@ -154,6 +156,14 @@ impl Pair {
 
     pub(crate) fn choice(&self) -> &PortChoice {
         &self.choice
+    }
+
+    /// Replaces both published addresses by what their compact forms say.
+    pub(crate) fn shorten_addresses(&self) {
+        for entry in &mut *self.published.0.lock().unwrap() {
+            let bytes = CompactAddress { entry: *entry, rank: 0 }.encode();
+            *entry = CompactAddress::decode(&bytes).expect("it was just encoded").entry;
+        }
     }
 
     /// Gives up the connection at `a`, which then meets `b` again.

@@ -145,6 +145,7 @@ fn open_all<M>(
         let setup = Setup {
             index: made.len() as u8,
             me: modex::from_openmpi(me.name()),
+            instance: None,
             processes: process::local_processes(),
             ports: ports as u32,
             receive_size: request.receive_size,

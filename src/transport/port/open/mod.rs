@@ -272,7 +272,8 @@ fn handshakes(
     tunables: &Tunables,
     setup: &Setup,
 ) -> io::Result<Handshakes<NetworkCarriers>> {
-    let (instance, host, key) = (host::new_instance()?, host::host_number(), Key::random()?);
+    let instance = setup.instance.map_or_else(host::new_instance, Ok)?;
+    let (host, key) = (host::host_number(), Key::random()?);
     let carriers = NetworkCarriers::open(&device.context, &device.domain, choice, tunables, (key, host))?;
     let address = carriers.publish(PortAddress { instance, host, ..choice.address() });
     let identity = Identity { name: setup.me, port: setup.index, address };

@@ -70,6 +70,7 @@ impl Side {
         let setup = Setup {
             index: port_number,
             me: PeerName { job: 1, rank },
+            instance: None,
             processes: 1,
             ports: 1,
             receive_size: sizes.receive,

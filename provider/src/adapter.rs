@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The adapter's port that endpoints use: chosen once per process, and opened for each endpoint.
+//!
+//! Called by `info` (the choice) and `endpoint` (an open port). Grade: setup. Threads: any. Tests: `hw-tests`.
+
+use std::sync::{Arc, OnceLock};
+
+use ibex::fork;
+use ibex::peer::PeerName;
+use ibex::select::address::PortEntry;
+use ibex::select::address::compact::{self, CompactAddress};
+use ibex::select::device::{PortChoice, survey};
+use ibex::transport::adapter::verbs::Verbs;
+use ibex::transport::{Directory, Port, Setup};
+use ibex::tunables::Tunables;
+
+use crate::av::AddressVector;
+use crate::entry::Result;
+use crate::{log, sys};
+
+/// Size of a receive slot, bytes: the longest message that is sent whole, header included.
+pub(crate) const RECEIVE_SIZE: u32 = 16 << 10;
+
+/// Environment variables with the rank of a process in its job.
+const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// Environment variables with the number of the job's processes on this host.
+const LOCAL_SIZES: [&str; 3] = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"];
+
+static CHOICE: OnceLock<Option<PortChoice>> = OnceLock::new();
+
+/// Returns the port that endpoints use; `None` if there is none. The first call examines the adapters.
+pub(crate) fn choice() -> Option<&'static PortChoice> {
+    let choose = || {
+        let survey = survey(&Tunables::default());
+        survey.report.iter().for_each(|line| log::line(sys::FI_LOG_INFO, sys::FI_LOG_CORE, line));
+        survey.warnings.iter().for_each(|line| log::line(sys::FI_LOG_WARN, sys::FI_LOG_CORE, line));
+        let first = survey.ports.into_iter().next();
+        if first.is_none() {
+            survey.complaint.lines().for_each(|line| log::line(sys::FI_LOG_INFO, sys::FI_LOG_CORE, line));
+        }
+        first
+    };
+    CHOICE.get_or_init(choose).as_ref()
+}
+
+/// Returns the first of these variables that is a number.
+fn number(variables: &[&str]) -> Option<u32> {
+    variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// Opens a port for an endpoint that speaks to the peers in `vector`. Returns it with its address.
+pub(crate) fn open(vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactAddress)> {
+    let failed = |why: String| {
+        log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, &why);
+        sys::FI_EIO
+    };
+    let choice = choice().ok_or(sys::FI_ENODEV)?;
+    let tunables = Tunables::default();
+    // libibverbs must be prepared for forks before the first registration.
+    if let Err(unprotected) = fork::prepare(tunables.forks()) {
+        log::line(sys::FI_LOG_INFO, sys::FI_LOG_EP_CTRL, &unprotected.to_string());
+    }
+    let instance = ibex::connect::host::new_instance().map_err(|error| failed(format!("no random number: {error}")))?;
+    let rank = number(&RANKS).unwrap_or(0);
+    let setup = Setup {
+        index: 0,
+        me: compact::name(instance, rank),
+        instance: Some(instance),
+        processes: number(&LOCAL_SIZES).unwrap_or(1),
+        ports: 1,
+        receive_size: RECEIVE_SIZE,
+        bounce_size: RECEIVE_SIZE,
+        directory: Box::new(Inserted(Arc::clone(vector))),
+    };
+    let port = Port::open(choice, &tunables, setup).map_err(|error| failed(error.to_string()))?;
+    if let Some(warning) = port.warning() {
+        log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, warning);
+    }
+    let entry = port.entry();
+    Ok((port, CompactAddress { entry, rank }))
+}
+
+/// What a port asks about peers: the addresses that the program has inserted.
+struct Inserted(Arc<AddressVector>);
+
+impl Directory for Inserted {
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
+        self.0.entry(peer).filter(|_| port == 0)
+    }
+
+    /// The address has a number of the host and no name.
+    fn host(&self, peer: PeerName) -> String {
+        self.0
+            .entry(peer)
+            .map_or_else(|| "an unknown host".to_owned(), |entry| format!("the host of {}", entry.address))
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues (`fi_cq(3)`): endpoints push [`Completion`]s, programs read them. Reading an empty queue makes the
+//! endpoints that are bound to it progress.
+//!
+//! `entries.rs` has what C calls, and the formats. A queue grows as long as nobody reads it. Grade: hot. Threads: any.
+//! Tests: `entries.rs`.
+
+mod entries;
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::domain::Domain;
+use crate::endpoint::members::Members;
+use crate::entry::Result;
+use crate::fid::Class;
+use crate::sys;
+
+pub(crate) use entries::{copy, open};
+
+/// The end of an operation, as a program reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completion {
+    /// The program's context of the operation, an address.
+    pub(crate) context: usize,
+    /// `FI_TAGGED | FI_RECV`, ...
+    pub(crate) flags: u64,
+    /// Number of bytes that were received.
+    pub(crate) length: usize,
+    /// Address of the received data, of a buffer for several messages; else 0.
+    pub(crate) buffer: usize,
+    /// Remote CQ data.
+    pub(crate) data: u64,
+    /// The message's tag.
+    pub(crate) tag: u64,
+    /// Source of a received message, in the address vector.
+    pub(crate) source: sys::fi_addr_t,
+}
+
+impl Default for Completion {
+    fn default() -> Self {
+        let source = sys::FI_ADDR_NOTAVAIL;
+        Completion { context: 0, flags: 0, length: 0, buffer: 0, data: 0, tag: 0, source }
+    }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// `FI_E*`.
+    pub(crate) error: u32,
+    /// Number of bytes of the message that had no room (`olen`).
+    pub(crate) excess: usize,
+    /// The reason for people; constant, so that it outlives the queue.
+    pub(crate) text: &'static str,
+}
+
+#[derive(Default)]
+struct Completions {
+    completed: VecDeque<Completion>,
+    failed: VecDeque<(Completion, Failure)>,
+    /// Reasons that have been read, each with its number as index plus one (`prov_errno`).
+    reasons: Vec<(&'static str, CString)>,
+}
+
+/// A completion queue.
+pub(crate) struct CompletionQueue {
+    format: sys::fi_cq_format,
+    completions: Mutex<Completions>,
+    /// The endpoints that push to it.
+    pub(crate) endpoints: Members,
+    _domain: Arc<Domain>,
+}
+
+impl Class for CompletionQueue {
+    type Fid = sys::fid_cq;
+
+    const NUMBER: u32 = sys::FI_CLASS_CQ;
+}
+
+impl CompletionQueue {
+    /// Makes a queue whose entries have this format.
+    pub(crate) fn new(domain: Arc<Domain>, format: sys::fi_cq_format) -> Self {
+        let format = if format == sys::FI_CQ_FORMAT_UNSPEC { sys::FI_CQ_FORMAT_TAGGED } else { format };
+        CompletionQueue { format, completions: Mutex::default(), endpoints: Members::default(), _domain: domain }
+    }
+
+    /// Adds the completion of a successful operation.
+    #[cfg_attr(not(test), expect(dead_code, reason = "data transfers will call it"))]
+    #[inline]
+    pub(crate) fn push(&self, completion: Completion) {
+        self.completions.lock().completed.push_back(completion);
+    }
+
+    /// Adds the completion of an operation that failed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "data transfers will call it"))]
+    pub(crate) fn push_failure(&self, completion: Completion, failure: Failure) {
+        self.completions.lock().failed.push_back((completion, failure));
+    }
+
+    /// Takes up to `count` completions, oldest first. Failures go before all others.
+    #[inline]
+    fn take(&self, count: usize, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
+        let mut completions = self.completions.lock();
+        if completions.completed.is_empty() && completions.failed.is_empty() {
+            drop(completions);
+            self.endpoints.progress();
+            completions = self.completions.lock();
+        }
+        if !completions.failed.is_empty() {
+            return Err(sys::FI_EAVAIL);
+        }
+        let taken = count.min(completions.completed.len());
+        if taken == 0 && (count > 0 || completions.completed.is_empty()) {
+            return Err(sys::FI_EAGAIN);
+        }
+        completions.completed.drain(..taken).enumerate().for_each(|(index, completion)| with(index, &completion));
+        Ok(taken)
+    }
+
+    /// Takes the oldest failure, with the number of its reason.
+    fn take_failure(&self) -> Result<(Completion, Failure, usize)> {
+        let mut completions = self.completions.lock();
+        let (completion, failure) = completions.failed.pop_front().ok_or(sys::FI_EAGAIN)?;
+        let reasons = &mut completions.reasons;
+        let known = reasons.iter().position(|(text, _)| *text == failure.text).unwrap_or_else(|| {
+            reasons.push((failure.text, CString::new(failure.text).unwrap_or_default()));
+            reasons.len() - 1
+        });
+        Ok((completion, failure, known + 1))
+    }
+
+    /// Calls `with` with the text of a reason.
+    fn reason<T>(&self, number: i32, with: impl FnOnce(&CStr) -> T) -> T {
+        let completions = self.completions.lock();
+        let known = usize::try_from(number).ok().and_then(|number| completions.reasons.get(number.checked_sub(1)?));
+        with(known.map_or(c"no further reason is known", |(_, text)| text))
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. Grade: setup. Threads: any. Tests:
+//! `tests/`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::entry::{done, table};
+use crate::eq::EventQueue;
+use crate::fabric::Fabric;
+use crate::fid::{self, Class, give, head, object, object_if, pointer};
+use crate::{av, cntr, cq, endpoint, mr, sys};
+
+/// A domain.
+pub(crate) struct Domain {
+    _fabric: Arc<Fabric>,
+}
+
+impl Class for Domain {
+    type Fid = sys::fid_domain;
+
+    const NUMBER: u32 = sys::FI_CLASS_DOMAIN;
+}
+
+impl Domain {
+    pub(crate) fn new(fabric: Arc<Fabric>) -> Self {
+        Domain { _fabric: fabric }
+    }
+}
+
+static OPERATIONS: sys::fi_ops = table!(fi_ops {
+    close: fid::close::<Domain>, bind: bind;
+    absent: control, ops_open, tostr, ops_set,
+});
+
+static FUNCTIONS: sys::fi_ops_domain = table!(fi_ops_domain {
+    av_open: av::open, cq_open: cq::open, endpoint: endpoint::open, cntr_open: cntr::open;
+    absent: scalable_ep, poll_open, stx_ctx, srx_ctx, query_atomic, query_collective, endpoint2,
+});
+
+/// `fi_domain`.
+///
+/// # Safety
+/// F1, F2.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut sys::fid_fabric,
+    info: *mut sys::fi_info,
+    place: *mut *mut sys::fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    done("fi_domain", || {
+        if info.is_null() {
+            return Err(sys::FI_EINVAL);
+        }
+        // SAFETY: F1.
+        let domain = Arc::new(Domain::new(Arc::clone(unsafe { object::<Fabric>(fabric) })));
+        let fid = head::<Domain>(context, &OPERATIONS);
+        let fid = sys::fid_domain { fid, ops: pointer(&FUNCTIONS), mr: pointer(&mr::FUNCTIONS) };
+        // SAFETY: F2.
+        unsafe { give(fid, domain, place) }
+    })
+}
+
+/// `fi_domain_bind`: an event queue, for events that never come, because everything is done before a call returns.
+unsafe extern "C" fn bind(_: *mut sys::fid, other: *mut sys::fid, flags: u64) -> c_int {
+    done("fi_domain_bind", || {
+        // SAFETY: F1.
+        let queue = unsafe { object_if::<EventQueue>(other) };
+        // FI_REG_MR wants an event for each registration.
+        if flags != 0 { Err(sys::FI_ENOSYS) } else { queue.map(|_| ()).ok_or(sys::FI_EINVAL) }
+    })
+}

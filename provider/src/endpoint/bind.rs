@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an endpoint is bound to (`fi_ep_bind`): an address vector, completion queues, counters and an event queue.
+//!
+//! Grade: setup. Threads: the one that has locked the endpoint's bindings. Tests: `tests/`.
+
+use std::sync::Arc;
+
+use super::Endpoint;
+use crate::av::AddressVector;
+use crate::cntr::Counter;
+use crate::cq::CompletionQueue;
+use crate::entry::Result;
+use crate::eq::EventQueue;
+use crate::sys;
+
+/// Operations that counters can count, besides sends and receives.
+const REMOTE: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+
+/// A completion queue of an endpoint.
+pub(crate) struct BoundQueue {
+    pub(crate) queue: Arc<CompletionQueue>,
+    /// Whether only operations with `FI_COMPLETION` are reported (`FI_SELECTIVE_COMPLETION`).
+    #[expect(dead_code, reason = "data transfers will read it")]
+    pub(crate) is_selective: bool,
+}
+
+/// The objects that an endpoint is bound to.
+#[derive(Default)]
+pub(crate) struct Bound {
+    vector: Option<Arc<AddressVector>>,
+    sends: Option<BoundQueue>,
+    receives: Option<BoundQueue>,
+    /// With the operations that each counts.
+    counters: Vec<(Arc<Counter>, u64)>,
+    events: Option<Arc<EventQueue>>,
+}
+
+impl Bound {
+    pub(super) fn vector(&mut self, endpoint: &Arc<Endpoint>, vector: &Arc<AddressVector>) -> Result<()> {
+        set(&mut self.vector, Arc::clone(vector))?;
+        vector.endpoints.add(endpoint);
+        Ok(())
+    }
+
+    /// Binds a queue to sends, receives or both.
+    pub(super) fn queue(&mut self, endpoint: &Arc<Endpoint>, queue: &Arc<CompletionQueue>, flags: u64) -> Result<()> {
+        if flags & (sys::FI_SEND | sys::FI_RECV) == 0
+            || flags & !(sys::FI_SEND | sys::FI_RECV | sys::FI_SELECTIVE_COMPLETION) != 0
+        {
+            return Err(sys::FI_EINVAL);
+        }
+        let is_selective = flags & sys::FI_SELECTIVE_COMPLETION != 0;
+        for (direction, place) in [(sys::FI_SEND, &mut self.sends), (sys::FI_RECV, &mut self.receives)] {
+            if flags & direction != 0 {
+                set(place, BoundQueue { queue: Arc::clone(queue), is_selective })?;
+            }
+        }
+        queue.endpoints.add(endpoint);
+        Ok(())
+    }
+
+    pub(super) fn counter(&mut self, endpoint: &Arc<Endpoint>, counter: &Arc<Counter>, flags: u64) -> Result<()> {
+        if flags & !(sys::FI_SEND | sys::FI_RECV | REMOTE) != 0 {
+            return Err(sys::FI_EINVAL);
+        }
+        self.counters.push((Arc::clone(counter), flags));
+        counter.endpoints.add(endpoint);
+        Ok(())
+    }
+
+    pub(super) fn events(&mut self, queue: &Arc<EventQueue>) -> Result<()> {
+        set(&mut self.events, Arc::clone(queue))
+    }
+
+    /// Returns the address vector if the endpoint has all that it needs to be enabled.
+    pub(super) fn ready(&self) -> Result<Arc<AddressVector>> {
+        if self.sends.is_none() && self.receives.is_none() && self.counters.is_empty() {
+            return Err(sys::FI_ENOCQ);
+        }
+        self.vector.clone().ok_or(sys::FI_ENOAV)
+    }
+
+    /// Tells all objects that the endpoint is closed.
+    pub(super) fn leave(&self, endpoint: &Arc<Endpoint>) {
+        self.vector.iter().for_each(|vector| vector.endpoints.remove(endpoint));
+        self.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(endpoint));
+        let queues = self.sends.iter().chain(&self.receives);
+        queues.for_each(|bound| bound.queue.endpoints.remove(endpoint));
+    }
+}
+
+/// Fills an empty place: an endpoint is bound once to an object of each kind.
+fn set<T>(place: &mut Option<T>, object: T) -> Result<()> {
+    if place.is_some() {
+        return Err(sys::FI_EINVAL);
+    }
+    *place = Some(object);
+    Ok(())
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event queues (`fi_eq(3)`): what a program writes into them (`FI_WRITE`). The provider has no event of its own yet,
+//! because it does everything before a call returns.
+//!
+//! Grade: setup. Threads: any. Tests: `tests/`.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::cq;
+use crate::entry::{call, done, table};
+use crate::fabric::Fabric;
+use crate::fid::{Class, give, head, object, only_closed, pointer};
+use crate::sys;
+
+/// An event queue.
+pub(crate) struct EventQueue {
+    events: Mutex<VecDeque<(u32, Box<[u8]>)>>,
+    _fabric: Arc<Fabric>,
+}
+
+impl Class for EventQueue {
+    type Fid = sys::fid_eq;
+
+    const NUMBER: u32 = sys::FI_CLASS_EQ;
+}
+
+static OPERATIONS: sys::fi_ops = only_closed::<EventQueue>();
+
+static FUNCTIONS: sys::fi_ops_eq = table!(fi_ops_eq {
+    read: read, readerr: readerr, write: write, strerror: strerror;
+    absent: sread,
+});
+
+/// `fi_eq_open`.
+///
+/// # Safety
+/// F1, F2.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut sys::fid_fabric,
+    attributes: *mut sys::fi_eq_attr,
+    place: *mut *mut sys::fid_eq,
+    context: *mut c_void,
+) -> c_int {
+    done("fi_eq_open", || {
+        // SAFETY: F1, F2.
+        let (fabric, attributes) = unsafe { (object::<Fabric>(fabric), attributes.as_ref()) };
+        let wait = attributes.map_or(sys::FI_WAIT_NONE, |attributes| attributes.wait_obj);
+        if !matches!(wait, sys::FI_WAIT_NONE | sys::FI_WAIT_UNSPEC) {
+            return Err(sys::FI_ENOSYS);
+        }
+        let queue = Arc::new(EventQueue { events: Mutex::default(), _fabric: Arc::clone(fabric) });
+        let fid = head::<EventQueue>(context, &OPERATIONS);
+        // SAFETY: F2.
+        unsafe { give(sys::fid_eq { fid, ops: pointer(&FUNCTIONS) }, queue, place) }
+    })
+}
+
+/// `fi_eq_read`.
+unsafe extern "C" fn read(
+    queue: *mut sys::fid_eq,
+    event: *mut u32,
+    buffer: *mut c_void,
+    length: usize,
+    flags: u64,
+) -> isize {
+    call("fi_eq_read", || {
+        // SAFETY: F1.
+        let queue = unsafe { object::<EventQueue>(queue) };
+        let mut events = queue.events.lock();
+        let (number, bytes) = events.front().ok_or(sys::FI_EAGAIN)?;
+        if event.is_null() || bytes.len() > length {
+            return Err(sys::FI_ETOOSMALL);
+        }
+        // SAFETY: F2: the buffer has `length` bytes, and `event` has room for a number.
+        unsafe {
+            event.write(*number);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
+        }
+        let read = bytes.len() as isize;
+        if flags & sys::FI_PEEK == 0 {
+            events.pop_front();
+        }
+        Ok(read)
+    })
+}
+
+/// `fi_eq_readerr`: no event is an error.
+unsafe extern "C" fn readerr(_: *mut sys::fid_eq, _: *mut sys::fi_eq_err_entry, _: u64) -> isize {
+    call("fi_eq_readerr", || Err(sys::FI_EAGAIN))
+}
+
+/// `fi_eq_write`.
+unsafe extern "C" fn write(queue: *mut sys::fid_eq, event: u32, buffer: *const c_void, length: usize, _: u64) -> isize {
+    call("fi_eq_write", || {
+        // SAFETY: F1.
+        let queue = unsafe { object::<EventQueue>(queue) };
+        let bytes = match length {
+            0 => &[],
+            // SAFETY: F2: the buffer has `length` bytes.
+            _ => unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) },
+        };
+        queue.events.lock().push_back((event, bytes.into()));
+        Ok(length as isize)
+    })
+}
+
+/// `fi_eq_strerror`.
+unsafe extern "C" fn strerror(
+    _: *mut sys::fid_eq,
+    _: c_int,
+    _: *const c_void,
+    buffer: *mut c_char,
+    length: usize,
+) -> *const c_char {
+    call("fi_eq_strerror", || {
+        let text = c"no event of this provider is an error";
+        // SAFETY: F2: `buffer` is null or has `length` bytes.
+        Ok(unsafe { cq::copy(text.to_bytes(), buffer, length) }.unwrap_or(text.as_ptr()))
+    })
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fabrics (`fi_fabric(3)`): what domains and event queues belong to. There is one by name, and a program may open it
+//! several times. Grade: setup. Threads: any. Tests: `tests/`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::entry::{done, table};
+use crate::fid::{Class, give, head, only_closed, pointer};
+use crate::{domain, eq, sys};
+
+/// A fabric.
+pub(crate) struct Fabric;
+
+impl Class for Fabric {
+    type Fid = sys::fid_fabric;
+
+    const NUMBER: u32 = sys::FI_CLASS_FABRIC;
+}
+
+static OPERATIONS: sys::fi_ops = only_closed::<Fabric>();
+
+static FUNCTIONS: sys::fi_ops_fabric = table!(fi_ops_fabric {
+    domain: domain::open, eq_open: eq::open;
+    absent: passive_ep, wait_open, trywait, domain2,
+});
+
+/// `fi_fabric`: the function of the provider by which libfabric opens a fabric.
+///
+/// # Safety
+/// F2.
+pub(crate) unsafe extern "C" fn open(
+    attributes: *mut sys::fi_fabric_attr,
+    place: *mut *mut sys::fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    done("fi_fabric", || {
+        // SAFETY: F2.
+        let attributes = unsafe { attributes.as_ref() }.ok_or(sys::FI_EINVAL)?;
+        let fid = head::<Fabric>(context, &OPERATIONS);
+        let fid = sys::fid_fabric { fid, ops: pointer(&FUNCTIONS), api_version: attributes.api_version };
+        // SAFETY: F2.
+        unsafe { give(fid, Arc::new(Fabric), place) }
+    })
+}

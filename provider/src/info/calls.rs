@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `fi_getinfo` as libfabric calls it. Grade: setup. Threads: any. Tests: below.
+
+use std::ffi::{c_char, c_int};
+
+use ibex::select::device::PortChoice;
+
+use super::{Asked, check, list, refused};
+use crate::entry::{Result, done};
+use crate::{adapter, sys};
+
+/// The provider's function by which libfabric asks what it offers.
+///
+/// # Safety
+/// F2.
+pub(crate) unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    _service: *const c_char,
+    flags: u64,
+    hints: *const sys::fi_info,
+    place: *mut *mut sys::fi_info,
+) -> c_int {
+    done("fi_getinfo", || {
+        // SAFETY: F2.
+        let (asked, place) = unsafe { (Asked::of(hints), place.as_mut()) };
+        let place = place.ok_or(sys::FI_EINVAL)?;
+        let has_node = !node.is_null();
+        *place = answer(version, has_node, flags, asked.as_ref(), adapter::choice)?;
+        Ok(())
+    })
+}
+
+/// Returns the answer. Asks for the adapter's port only if the rest fits.
+fn answer(
+    version: u32,
+    has_node: bool,
+    flags: u64,
+    asked: Option<&Asked<'_>>,
+    choice: impl FnOnce() -> Option<&'static PortChoice>,
+) -> Result<*mut sys::fi_info> {
+    if flags & sys::FI_PROV_ATTR_ONLY != 0 {
+        return list::bare();
+    }
+    if let Some(asked) = asked {
+        check(asked).map_err(|why| refused(&why))?;
+    }
+    if has_node {
+        return Err(refused("the names of hosts are not addresses of this provider: fi_getname gives those"));
+    }
+    let choice = choice().ok_or_else(|| refused("there is no port of an RDMA adapter that can be used"))?;
+    let wanted = asked.and_then(|asked| asked.names[1]);
+    if wanted.is_some_and(|name| name != list::domain_name(choice).as_c_str()) {
+        return Err(refused("the domain has another name"));
+    }
+    list::of(choice, version, asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::info::OFFERED;
+    use crate::tests::{choice, free};
+    use std::ffi::CStr;
+
+    const NEW: u32 = sys::version(1, 17);
+
+    /// Calls with hints that `change` makes. Returns the answer, which a test frees.
+    fn ask(change: impl FnOnce(&mut Hints)) -> Result<*mut sys::fi_info> {
+        let mut hints = Hints::default();
+        change(&mut hints);
+        hints.info.tx_attr = &raw mut hints.tx;
+        hints.info.rx_attr = &raw mut hints.rx;
+        hints.info.ep_attr = &raw mut hints.ep;
+        hints.info.domain_attr = &raw mut hints.domain;
+        hints.info.fabric_attr = &raw mut hints.fabric;
+        // SAFETY: F2: the attributes live until the call has returned.
+        let asked = unsafe { Asked::of(&raw const hints.info) };
+        answer(NEW, false, hints.flags, asked.as_ref(), || Some(choice()))
+    }
+
+    #[derive(Default)]
+    struct Hints {
+        flags: u64,
+        info: sys::fi_info,
+        tx: sys::fi_tx_attr,
+        rx: sys::fi_rx_attr,
+        ep: sys::fi_ep_attr,
+        domain: sys::fi_domain_attr,
+        fabric: sys::fi_fabric_attr,
+    }
+
+    #[test]
+    fn without_hints_everything_is_offered() {
+        let answer = answer(NEW, false, 0, None, || Some(choice())).expect("an info");
+        // SAFETY: a complete info.
+        unsafe {
+            let info = &*answer;
+            assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED, 0, true));
+            assert_eq!((*info.ep_attr).type_, sys::FI_EP_RDM);
+            assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | sys::FI_SEND);
+            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS);
+            let domain = &*info.domain_attr;
+            assert_eq!(CStr::from_ptr(domain.name), c"mlx5_0:1");
+            assert_eq!((domain.mr_mode, domain.cq_data_size, domain.threading), (0, 8, sys::FI_THREAD_SAFE));
+            assert!((*info.fabric_attr).prov_name.is_null(), "libfabric fills it in");
+            free(answer);
+        }
+    }
+
+    #[test]
+    fn an_answer_has_what_is_asked_and_not_more_primary_capabilities() {
+        let answer = ask(|hints| {
+            hints.info.caps = sys::FI_TAGGED | sys::FI_SEND;
+            hints.domain.mr_mode = sys::FI_MR_LOCAL | sys::FI_MR_VIRT_ADDR;
+            hints.domain.threading = sys::FI_THREAD_DOMAIN;
+            hints.domain.av_type = sys::FI_AV_MAP;
+            hints.tx.op_flags = sys::FI_COMPLETION;
+            hints.tx.msg_order = sys::FI_ORDER_ATOMIC_WAW;
+        });
+        let answer = answer.expect("an info");
+        // SAFETY: a complete info.
+        unsafe {
+            let (info, domain) = (&*answer, &*(*answer).domain_attr);
+            assert_eq!(info.caps, sys::FI_TAGGED | sys::FI_SEND | sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM);
+            assert_eq!(((*info.rx_attr).caps, (*info.tx_attr).op_flags), (0, sys::FI_COMPLETION));
+            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | sys::FI_ORDER_ATOMIC_WAW);
+            assert_eq!((domain.mr_mode, domain.av_type, domain.threading), (0, sys::FI_AV_MAP, sys::FI_THREAD_DOMAIN));
+            free(answer);
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused() {
+        let mut other = *b"other\0";
+        let name = other.as_mut_ptr().cast();
+        let changes: [&dyn Fn(&mut Hints); 15] = [
+            &|hints| hints.info.caps = sys::FI_RMA,
+            &|hints| hints.info.addr_format = sys::FI_SOCKADDR_IN,
+            &|hints| hints.ep.type_ = sys::FI_EP_MSG,
+            &|hints| hints.ep.type_ = sys::FI_EP_DGRAM,
+            &|hints| hints.ep.protocol = sys::FI_PROTO_RXM,
+            &|hints| hints.ep.max_msg_size = usize::MAX,
+            &|hints| hints.ep.rx_ctx_cnt = usize::MAX,
+            &|hints| hints.tx.inject_size = 65,
+            &|hints| hints.tx.op_flags = sys::FI_COMMIT_COMPLETE,
+            &|hints| hints.rx.iov_limit = 9,
+            &|hints| sys::set_data_progress(&mut hints.domain, sys::FI_PROGRESS_AUTO),
+            &|hints| hints.domain.cq_data_size = 9,
+            &|hints| hints.domain.caps = sys::FI_SHARED_AV,
+            &|hints| hints.domain.name = name,
+            &|hints| hints.fabric.name = name,
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            assert_eq!(ask(change), Err(sys::FI_ENODATA), "change {index}");
+        }
+        assert_eq!(answer(NEW, true, 0, None, || Some(choice())), Err(sys::FI_ENODATA), "a host's name");
+        assert_eq!(answer(NEW, false, 0, None, || None), Err(sys::FI_ENODATA), "no adapter");
+    }
+
+    #[test]
+    fn hints_that_others_refuse_for_are_checked_before_the_adapter_is_asked_for() {
+        let only_attributes = answer(NEW, false, sys::FI_PROV_ATTR_ONLY, None, || panic!("asks for the adapter"));
+        // SAFETY: a complete info.
+        unsafe { free(only_attributes.expect("an info")) };
+        let ep = sys::fi_ep_attr { type_: sys::FI_EP_MSG, ..Default::default() };
+        let hints = sys::fi_info { ep_attr: (&raw const ep).cast_mut(), ..Default::default() };
+        // SAFETY: F2.
+        let asked = unsafe { Asked::of(&raw const hints) };
+        let refused = answer(NEW, false, 0, asked.as_ref(), || panic!("asks for the adapter"));
+        assert_eq!(refused, Err(sys::FI_ENODATA));
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `libibex-fi.so`: a libfabric provider named `ibex`, which every libfabric loads from `FI_PROVIDER_PATH`.
+//!
+//! [`fi_prov_ini`] gives libfabric the provider; `info` answers what it offers (`fi_getinfo`). Then come libfabric's
+//! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
+//! how C holds them, `entry` how C calls them, `sys` libfabric's types; `adapter` chooses and opens ports, `log` prints
+//! by libfabric. The engine does the rest. Unsafe code is for pointers that C passes, and only in those files.
+//!
+//! A fid is C's handle of an object: rule F1 says that a program passes only fids of objects that it has opened and not
+//! closed, and rule F2 that the other pointers of a call lead to what its manual page says, during the call.
+//!
+//! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
+//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint's port, the completions of a queue and the
+//! addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
+//!
+//! Tests: in each file, `tests/`, and `hw-tests`.
+
+mod adapter;
+mod av;
+mod cntr;
+mod cq;
+mod domain;
+mod endpoint;
+mod entry;
+mod eq;
+mod fabric;
+mod fid;
+mod info;
+mod log;
+mod mr;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+
+/// The provider's name, which `FI_PROVIDER` selects.
+const NAME: &CStr = c"ibex";
+
+/// The version of libfabric's interface: a libfabric passes over a provider with an older one than the program's.
+const INTERFACE: u32 = sys::version(2, 6);
+
+/// The provider's own version.
+const VERSION: u32 = sys::version(0, 1);
+
+/// What libfabric keeps about the provider: it writes to the context.
+struct Provider(UnsafeCell<sys::fi_provider>);
+
+// SAFETY: ibex only reads the constant fields; libfabric writes to the context under its own lock.
+unsafe impl Sync for Provider {}
+
+static PROVIDER: Provider = Provider(UnsafeCell::new(sys::fi_provider {
+    version: VERSION,
+    fi_version: INTERFACE,
+    context: sys::fi_context { internal: [std::ptr::null_mut(); 4] },
+    name: NAME.as_ptr(),
+    getinfo: Some(info::getinfo),
+    fabric: Some(fabric::open),
+    cleanup: Some(cleanup),
+}));
+
+/// Gives libfabric the provider. libfabric calls it once it has loaded the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut sys::fi_provider {
+    PROVIDER.0.get()
+}
+
+/// Does nothing: what is open ends with its objects.
+extern "C" fn cleanup() {}
