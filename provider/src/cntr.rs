@@ -33,6 +33,13 @@ impl Counter {
     pub(crate) fn new(domain: Arc<Domain>) -> Self {
         Counter { value: AtomicU64::new(0), errors: AtomicU64::new(0), endpoints: Members::default(), _domain: domain }
     }
+
+    /// Counts an operation that has ended.
+    #[inline]
+    pub(crate) fn count(&self, has_failed: bool) {
+        let field = if has_failed { &self.errors } else { &self.value };
+        field.fetch_add(1, Ordering::Release);
+    }
 }
 
 static OPERATIONS: sys::fi_ops = only_closed::<Counter>();

@@ -4,13 +4,18 @@
 //! [`fi_prov_ini`] gives libfabric the provider; `info` answers what it offers (`fi_getinfo`). Then come libfabric's
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
 //! how C holds them, `entry` how C calls them, `sys` libfabric's types; `adapter` chooses and opens ports, `log` prints
-//! by libfabric. The engine does the rest. Unsafe code is for pointers that C passes, and only in those files.
+//! by libfabric. `host` makes an endpoint a host of the engine's messenger, which does the rest.
 //!
-//! A fid is C's handle of an object: rule F1 says that a program passes only fids of objects that it has opened and not
-//! closed, and rule F2 that the other pointers of a call lead to what its manual page says, during the call.
+//! Unsafe code is for pointers that C passes, and, in `host/data.rs` and `host/memory.rs`, for the memory of messages.
+//! Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
+//!
+//! - F1: a program passes only fids, C's handles of objects, of objects that it has opened and not closed.
+//! - F2: the other pointers of a call lead to what its manual page says, during the call.
+//! - A1: the memory of an operation may be read, or written, until its end is reported; of an injected one, during the
+//!   call.
 //!
 //! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
-//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint's port, the completions of a queue and the
+//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint, its port, the completions of a queue and the
 //! addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
 //!
 //! Tests: in each file, `tests/`, and `hw-tests`.
@@ -25,6 +30,7 @@ mod entry;
 mod eq;
 mod fabric;
 mod fid;
+mod host;
 mod info;
 mod log;
 mod mr;

@@ -84,7 +84,6 @@ impl AddressVector {
     }
 
     /// Returns the name of the peer with this index.
-    #[cfg_attr(not(test), expect(dead_code, reason = "data transfers will call it"))]
     pub(crate) fn name(&self, index: sys::fi_addr_t) -> Option<PeerName> {
         self.get(index).map(|address| address.name())
     }

@@ -89,14 +89,12 @@ impl CompletionQueue {
     }
 
     /// Adds the completion of a successful operation.
-    #[cfg_attr(not(test), expect(dead_code, reason = "data transfers will call it"))]
     #[inline]
     pub(crate) fn push(&self, completion: Completion) {
         self.completions.lock().completed.push_back(completion);
     }
 
     /// Adds the completion of an operation that failed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "data transfers will call it"))]
     pub(crate) fn push_failure(&self, completion: Completion, failure: Failure) {
         self.completions.lock().failed.push_back((completion, failure));
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Endpoint;
+use super::reports::{BoundQueue, Reports};
 use crate::av::AddressVector;
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
@@ -16,22 +17,11 @@ use crate::sys;
 /// Operations that counters can count, besides sends and receives.
 const REMOTE: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
-/// A completion queue of an endpoint.
-pub(crate) struct BoundQueue {
-    pub(crate) queue: Arc<CompletionQueue>,
-    /// Whether only operations with `FI_COMPLETION` are reported (`FI_SELECTIVE_COMPLETION`).
-    #[expect(dead_code, reason = "data transfers will read it")]
-    pub(crate) is_selective: bool,
-}
-
 /// The objects that an endpoint is bound to.
 #[derive(Default)]
 pub(crate) struct Bound {
     vector: Option<Arc<AddressVector>>,
-    sends: Option<BoundQueue>,
-    receives: Option<BoundQueue>,
-    /// With the operations that each counts.
-    counters: Vec<(Arc<Counter>, u64)>,
+    reports: Reports,
     events: Option<Arc<EventQueue>>,
 }
 
@@ -50,7 +40,8 @@ impl Bound {
             return Err(sys::FI_EINVAL);
         }
         let is_selective = flags & sys::FI_SELECTIVE_COMPLETION != 0;
-        for (direction, place) in [(sys::FI_SEND, &mut self.sends), (sys::FI_RECV, &mut self.receives)] {
+        for (direction, place) in [(sys::FI_SEND, &mut self.reports.sends), (sys::FI_RECV, &mut self.reports.receives)]
+        {
             if flags & direction != 0 {
                 set(place, BoundQueue { queue: Arc::clone(queue), is_selective })?;
             }
@@ -63,7 +54,7 @@ impl Bound {
         if flags & !(sys::FI_SEND | sys::FI_RECV | REMOTE) != 0 {
             return Err(sys::FI_EINVAL);
         }
-        self.counters.push((Arc::clone(counter), flags));
+        self.reports.counters.push((Arc::clone(counter), flags));
         counter.endpoints.add(endpoint);
         Ok(())
     }
@@ -72,19 +63,20 @@ impl Bound {
         set(&mut self.events, Arc::clone(queue))
     }
 
-    /// Returns the address vector if the endpoint has all that it needs to be enabled.
-    pub(super) fn ready(&self) -> Result<Arc<AddressVector>> {
-        if self.sends.is_none() && self.receives.is_none() && self.counters.is_empty() {
+    /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled.
+    pub(super) fn ready(&self) -> Result<(Arc<AddressVector>, Reports)> {
+        if self.reports.sends.is_none() && self.reports.receives.is_none() && self.reports.counters.is_empty() {
             return Err(sys::FI_ENOCQ);
         }
-        self.vector.clone().ok_or(sys::FI_ENOAV)
+        let vector = self.vector.clone().ok_or(sys::FI_ENOAV)?;
+        Ok((vector, self.reports.clone()))
     }
 
     /// Tells all objects that the endpoint is closed.
     pub(super) fn leave(&self, endpoint: &Arc<Endpoint>) {
         self.vector.iter().for_each(|vector| vector.endpoints.remove(endpoint));
-        self.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(endpoint));
-        let queues = self.sends.iter().chain(&self.receives);
+        self.reports.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(endpoint));
+        let queues = self.reports.sends.iter().chain(&self.reports.receives);
         queues.for_each(|bound| bound.queue.endpoints.remove(endpoint));
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Endpoint, operations};
+use super::{Endpoint, transfers};
 use crate::av::{AddressVector, put};
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
@@ -48,16 +48,16 @@ pub(crate) unsafe extern "C" fn open(
         info::check(&asked).map_err(|why| info::refused(&why))?;
         let flags = [asked.tx.map_or(0, |tx| tx.op_flags), asked.rx.map_or(0, |rx| rx.op_flags)];
         // SAFETY: F1.
-        let endpoint = Endpoint::new(Arc::clone(unsafe { object::<Domain>(domain) }), flags);
+        let endpoint = Endpoint::new(Arc::clone(unsafe { object::<Domain>(domain) }), asked.info.caps, flags);
         let fid = sys::fid_ep {
             fid: head::<Endpoint>(context, &OPERATIONS),
             ops: pointer(&FUNCTIONS),
             cm: pointer(&NAMES),
-            msg: pointer(&operations::MESSAGES),
-            rma: pointer(&operations::REMOTE_MEMORY),
-            tagged: pointer(&operations::TAGGED),
-            atomic: pointer(&operations::ATOMICS),
-            collective: pointer(&operations::COLLECTIVES),
+            msg: pointer(&transfers::MESSAGES),
+            rma: pointer(&transfers::REMOTE_MEMORY),
+            tagged: pointer(&transfers::TAGGED),
+            atomic: pointer(&transfers::ATOMICS),
+            collective: pointer(&transfers::COLLECTIVES),
         };
         // SAFETY: F2.
         unsafe { give(fid, Arc::new(endpoint), place) }
@@ -111,9 +111,13 @@ unsafe extern "C" fn getname(endpoint: *mut sys::fid, buffer: *mut c_void, lengt
     })
 }
 
-/// `fi_cancel`: no operation with this context is in progress.
-unsafe extern "C" fn cancel(_: *mut sys::fid, _: *mut c_void) -> isize {
-    call("fi_cancel", || Err(sys::FI_ENOENT))
+/// `fi_cancel`: cancels a receive.
+unsafe extern "C" fn cancel(endpoint: *mut sys::fid, context: *mut c_void) -> isize {
+    call("fi_cancel", || {
+        // SAFETY: F1.
+        let (_, mut state) = unsafe { object::<Endpoint>(endpoint) }.enter()?;
+        if state.cancel(context.addr()) { Ok(0) } else { Err(sys::FI_ENOENT) }
+    })
 }
 
 /// `fi_getopt`.

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints (`fi_endpoint(3)`): each has a port of its own, which `fi_enable` opens, and so an address of its own.
 //!
-//! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `operations` its tables of data
-//! transfers, `members` the reverse of a binding. Grade: setup; [`Endpoint::progress`] hot. Threads: any. Tests:
+//! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `transfers` what it calls to
+//! send and receive, `reports` where their ends are reported, `members` the reverse of a binding. Grade: setup; [`Endpoint::progress`] hot. Threads: any. Tests:
 //! `tests/`.
 
 mod bind;
 mod calls;
 pub(crate) mod members;
-mod operations;
+pub(crate) mod reports;
+mod transfers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ibex::select::address::compact::CompactAddress;
-use ibex::transport::Port;
-use ibex::transport::adapter::verbs::Verbs;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::Domain;
 use crate::entry::Result;
 use crate::fid::Class;
+use crate::host::{Shared, State};
 use crate::{adapter, sys};
 use bind::Bound;
 
@@ -36,15 +36,17 @@ pub(crate) struct Endpoint {
     enabled: OnceLock<Enabled>,
     /// `FI_OPT_MIN_MULTI_RECV`.
     min_multi_recv: AtomicUsize,
+    /// Whether receives name a source (`FI_DIRECTED_RECV`).
+    is_directed: bool,
     /// Default flags of its sends and of its receives (`fi_tx_attr.op_flags`, `fi_rx_attr.op_flags`).
-    #[expect(dead_code, reason = "data transfers will read them")]
     flags: [u64; 2],
     _domain: Arc<Domain>,
 }
 
 /// What an endpoint has once it is enabled.
 struct Enabled {
-    port: Mutex<Port<Verbs>>,
+    shared: Shared,
+    state: Mutex<State>,
     address: CompactAddress,
 }
 
@@ -60,12 +62,13 @@ impl Class for Endpoint {
 }
 
 impl Endpoint {
-    /// Makes an endpoint with these default flags of sends and of receives.
-    pub(crate) fn new(domain: Arc<Domain>, flags: [u64; 2]) -> Self {
+    /// Makes an endpoint with these capabilities, and default flags of sends and of receives.
+    pub(crate) fn new(domain: Arc<Domain>, capabilities: u64, flags: [u64; 2]) -> Self {
         Endpoint {
             bound: Mutex::default(),
             enabled: OnceLock::new(),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
+            is_directed: capabilities & sys::FI_DIRECTED_RECV != 0,
             flags,
             _domain: domain,
         }
@@ -73,12 +76,14 @@ impl Endpoint {
 
     /// Opens the endpoint's port.
     fn enable(&self) -> Result<()> {
-        let vector = self.bound.lock().ready()?;
+        let (vector, reports) = self.bound.lock().ready()?;
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }
         let (port, address) = adapter::open(&vector)?;
-        self.enabled.set(Enabled { port: Mutex::new(port), address }).map_err(|_| sys::FI_EOPBADSTATE)
+        let shared = Shared::new(port);
+        let state = Mutex::new(State::new(&shared, vector, address.name(), reports));
+        self.enabled.set(Enabled { shared, state, address }).map_err(|_| sys::FI_EOPBADSTATE)
     }
 
     /// Returns its address; an error until it is enabled.
@@ -86,14 +91,29 @@ impl Endpoint {
         self.enabled.get().map(|enabled| enabled.address).ok_or(sys::FI_EOPBADSTATE)
     }
 
-    /// Advances what is in progress, and pushes completions to the endpoint's queues.
+    /// Enters the endpoint; an error until it is enabled.
     #[inline]
-    #[allow(clippy::unused_self, reason = "there are no data transfers yet")]
-    pub(crate) fn progress(&self) {}
+    fn enter(&self) -> Result<(&Shared, MutexGuard<'_, State>)> {
+        let enabled = self.enabled.get().ok_or(sys::FI_EOPBADSTATE)?;
+        Ok((&enabled.shared, enabled.state.lock()))
+    }
+
+    /// Advances what is in progress, and reports what has ended, unless another thread is at it.
+    #[inline]
+    pub(crate) fn progress(&self) {
+        if let Some(enabled) = self.enabled.get()
+            && let Some(mut state) = enabled.state.try_lock()
+        {
+            state.progress(&enabled.shared);
+        }
+    }
 
     /// Forgets a peer: this index of the address vector is removed.
-    #[allow(clippy::unused_self, reason = "there are no data transfers yet")]
-    pub(crate) fn forget(&self, _index: sys::fi_addr_t) {}
+    pub(crate) fn forget(&self, index: sys::fi_addr_t) {
+        if let Ok((_, mut state)) = self.enter() {
+            state.forget(index);
+        }
+    }
 
     fn min_multi_recv(&self) -> usize {
         self.min_multi_recv.load(Ordering::Relaxed)
@@ -103,8 +123,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     /// Closes the port: after that no adapter touches memory of the program's operations.
     fn drop(&mut self) {
-        if let Some(enabled) = self.enabled.get_mut() {
-            enabled.port.get_mut().close();
+        if let Some(enabled) = self.enabled.get() {
+            enabled.shared.close();
         }
     }
 }

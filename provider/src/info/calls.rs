@@ -142,7 +142,7 @@ mod tests {
             &|hints| hints.ep.protocol = sys::FI_PROTO_RXM,
             &|hints| hints.ep.max_msg_size = usize::MAX,
             &|hints| hints.ep.rx_ctx_cnt = usize::MAX,
-            &|hints| hints.tx.inject_size = 65,
+            &|hints| hints.tx.inject_size = 4097,
             &|hints| hints.tx.op_flags = sys::FI_COMMIT_COMPLETE,
             &|hints| hints.rx.iov_limit = 9,
             &|hints| sys::set_data_progress(&mut hints.domain, sys::FI_PROGRESS_AUTO),

@@ -54,13 +54,13 @@ const ORDER: u64 = sys::FI_ORDER_SAS;
 const LONGEST: usize = 1 << 40;
 
 /// Longest injected message, bytes.
-const LONGEST_INJECTED: usize = 64;
+const LONGEST_INJECTED: usize = 4096;
 
 /// Number of operations in each direction. Queues grow, so it bounds nothing.
 const DEPTH: usize = 1024;
 
 /// Most pieces of a message.
-const MOST_PIECES: usize = 8;
+pub(crate) const MOST_PIECES: usize = 8;
 
 /// Bytes of remote CQ data.
 const CQ_DATA_SIZE: usize = 8;
@@ -175,7 +175,8 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns the capabilities of an answer: those that are asked for, and the secondary ones.
+/// Returns the capabilities of an answer: those that are asked for, and the secondary ones. A program that does not ask
+/// for `FI_DIRECTED_RECV` may pass anything as the source of a receive.
 fn capabilities(asked: u64) -> u64 {
     if asked & PRIMARY == 0 {
         return OFFERED;
@@ -184,5 +185,6 @@ fn capabilities(asked: u64) -> u64 {
     let of_receives = if directions & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
     let kinds = PRIMARY & !DIRECTIONS;
     let kinds = if asked & kinds == 0 { kinds } else { asked & kinds };
-    OFFERED & !PRIMARY & !of_receives | kinds | directions
+    let directed = sys::FI_DIRECTED_RECV & !asked;
+    OFFERED & !PRIMARY & !of_receives & !directed | kinds | directions
 }

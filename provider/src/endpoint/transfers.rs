@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What C calls to send and to receive (`fi_tagged(3)`, `fi_msg(3)`), and the tables of the other data transfers.
+//!
+//! Each function translates its arguments; [`send`] and [`receive`] do the rest for both kinds. Grade: hot. Threads:
+//! any. Tests: `hw-tests`.
+
+use std::ffi::c_void;
+
+use ibex::messenger::request::Mode;
+
+use super::Endpoint;
+use crate::entry::{Result, call, table};
+use crate::fid::object;
+use crate::host::Kind;
+use crate::host::calls::{Found, Message, Wanted};
+use crate::host::data::{Data, Piece};
+use crate::host::request::Call;
+use crate::info::MOST_PIECES;
+use crate::sys;
+
+/// Flags by which a send completes once it was delivered.
+const DELIVERED: u64 = sys::FI_DELIVERY_COMPLETE | sys::FI_MATCH_COMPLETE;
+
+/// Flags of a search and of what it found.
+const SEARCH: u64 = sys::FI_PEEK | sys::FI_CLAIM | sys::FI_DISCARD;
+
+const SEND_FLAGS: u64 = sys::FI_REMOTE_CQ_DATA
+    | sys::FI_COMPLETION
+    | sys::FI_MORE
+    | sys::FI_INJECT
+    | sys::FI_INJECT_COMPLETE
+    | sys::FI_TRANSMIT_COMPLETE
+    | sys::FI_FENCE
+    | DELIVERED;
+
+const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MORE | sys::FI_MULTI_RECV | SEARCH;
+
+/// Returns the pieces of memory of a call.
+///
+/// # Safety
+/// F2, A1: `count` elements, each with memory that may be used until the operation has ended.
+unsafe fn pieces(of: *const sys::iovec, count: usize) -> Result<Data> {
+    if count > MOST_PIECES || (of.is_null() && count > 0) {
+        return Err(sys::FI_EINVAL);
+    }
+    let piece = |index| {
+        // SAFETY: F2: there are `count` elements; A1 for the memory.
+        unsafe {
+            let piece = of.add(index).read();
+            Piece::new(piece.iov_base.cast(), piece.iov_len)
+        }
+    };
+    Ok(Data::of(&(0..count).map(piece).collect::<Vec<_>>()))
+}
+
+/// Returns one piece of memory.
+///
+/// # Safety
+/// A1.
+#[inline]
+unsafe fn piece(buffer: *const c_void, length: usize) -> Data {
+    // SAFETY: A1.
+    Data::Piece(unsafe { Piece::new(buffer.cast_mut().cast(), length) })
+}
+
+/// Starts a send. `flags`: those of the call, or `None` for the endpoint's defaults.
+#[inline]
+fn send(
+    endpoint: &Endpoint,
+    (kind, context): (Kind, *mut c_void),
+    message: Message,
+    data: Data,
+    flags: Option<u64>,
+) -> Result<isize> {
+    let flags = flags.unwrap_or(endpoint.flags[0]);
+    let (shared, mut state) = endpoint.enter()?;
+    let is_reported = state.reports().is_reported(sys::FI_SEND, flags);
+    let mode = if flags & DELIVERED == 0 { Mode::Standard } else { Mode::Synchronous };
+    let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
+    state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
+    Ok(0)
+}
+
+/// Starts a send that reports nothing, and whose memory is free at once.
+#[inline]
+fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Result<isize> {
+    let (shared, mut state) = endpoint.enter()?;
+    let call = Call { context: 0, kind, is_reported: false, is_silent: false };
+    state.send(shared, call, message, data, (Mode::Standard, true))?;
+    Ok(0)
+}
+
+/// Posts a receive, or searches. `flags`: those of the call, or `None` for the endpoint's defaults.
+#[inline]
+fn receive(
+    endpoint: &Endpoint,
+    (kind, context): (Kind, *mut c_void),
+    wanted: Wanted,
+    data: Data,
+    flags: Option<u64>,
+) -> Result<isize> {
+    let flags = flags.unwrap_or(endpoint.flags[1]);
+    let from = if endpoint.is_directed { wanted.from } else { sys::FI_ADDR_UNSPEC };
+    let wanted = Wanted { from, ..wanted };
+    let (shared, mut state) = endpoint.enter()?;
+    let is_reported = state.reports().is_reported(sys::FI_RECV, flags);
+    let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
+    if flags & sys::FI_MULTI_RECV != 0 {
+        let Data::Piece(buffer) = data else { return Err(sys::FI_EINVAL) };
+        if kind == Kind::Tagged || flags & SEARCH != 0 {
+            return Err(sys::FI_EBADFLAGS);
+        }
+        let least = endpoint.min_multi_recv();
+        return state.receive_several(shared, call, wanted, (buffer, least)).map(|()| 0);
+    }
+    match flags & SEARCH {
+        0 => state.receive(shared, call, wanted, data)?,
+        sys::FI_PEEK => state.peek(shared, call, wanted, Found::Stays)?,
+        sys::FI_CLAIM => state.receive_claimed(shared, call, Some(data))?,
+        of if of & sys::FI_PEEK == 0 && of & sys::FI_CLAIM != 0 => state.receive_claimed(shared, call, None)?,
+        of if of & sys::FI_DISCARD != 0 && of & sys::FI_PEEK != 0 => {
+            state.peek(shared, call, wanted, Found::Discarded)?;
+        }
+        of if of & sys::FI_CLAIM != 0 => state.peek(shared, call, wanted, Found::Claimed)?,
+        _ => return Err(sys::FI_EINVAL),
+    }
+    Ok(0)
+}
+
+/// Checks that a call has only flags that it may have.
+fn known(flags: u64, known: u64) -> Result<u64> {
+    if flags & !known == 0 { Ok(flags) } else { Err(sys::FI_EBADFLAGS) }
+}
+
+/// Makes the functions of one kind of messages. `tag` and `ignore` are the parameters that only tagged ones have.
+macro_rules! functions {
+    ($module:ident, $kind:expr, $message:ident, ($($tag:ident)?), ($($ignore:ident)?), $of_tag:expr, $of_ignore:expr) => {
+        mod $module {
+            #[allow(clippy::wildcard_imports, reason = "the functions of this file, once for each kind")]
+            use super::*;
+
+            #[allow(unused_variables, reason = "of untagged messages")]
+            fn wanted(from: sys::fi_addr_t, of: &sys::$message) -> Wanted {
+                Wanted { from, tag: $of_tag(of), ignore: $of_ignore(of) }
+            }
+
+            pub(super) unsafe extern "C" fn recv(
+                endpoint: *mut sys::fid_ep,
+                buffer: *mut c_void,
+                length: usize,
+                _: *mut c_void,
+                from: sys::fi_addr_t,
+                $($tag: u64,)?
+                $($ignore: u64,)?
+                context: *mut c_void,
+            ) -> isize {
+                call("fi_recv", || {
+                    let wanted = Wanted { from, tag: 0 $(+ $tag)?, ignore: 0 $(+ $ignore)? };
+                    // SAFETY: F1, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    receive(endpoint, ($kind, context), wanted, data, None)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn recvv(
+                endpoint: *mut sys::fid_ep,
+                iov: *const sys::iovec,
+                _: *mut *mut c_void,
+                count: usize,
+                from: sys::fi_addr_t,
+                $($tag: u64,)?
+                $($ignore: u64,)?
+                context: *mut c_void,
+            ) -> isize {
+                call("fi_recvv", || {
+                    let wanted = Wanted { from, tag: 0 $(+ $tag)?, ignore: 0 $(+ $ignore)? };
+                    // SAFETY: F1, F2, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), pieces(iov, count)?) };
+                    receive(endpoint, ($kind, context), wanted, data, None)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn recvmsg(
+                endpoint: *mut sys::fid_ep,
+                message: *const sys::$message,
+                flags: u64,
+            ) -> isize {
+                call("fi_recvmsg", || {
+                    // SAFETY: F1, F2.
+                    let (endpoint, of) = unsafe { (object::<Endpoint>(endpoint), message.as_ref()) };
+                    let (of, flags) = (of.ok_or(sys::FI_EINVAL)?, known(flags, RECEIVE_FLAGS)?);
+                    // SAFETY: F2, A1.
+                    let data = unsafe { pieces(of.msg_iov, of.iov_count)? };
+                    receive(endpoint, ($kind, of.context), wanted(of.addr, of), data, Some(flags))
+                })
+            }
+
+            pub(super) unsafe extern "C" fn send_(
+                endpoint: *mut sys::fid_ep,
+                buffer: *const c_void,
+                length: usize,
+                _: *mut c_void,
+                to: sys::fi_addr_t,
+                $($tag: u64,)?
+                context: *mut c_void,
+            ) -> isize {
+                call("fi_send", || {
+                    let message = Message { to, tag: 0 $(+ $tag)?, data: None };
+                    // SAFETY: F1, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    send(endpoint, ($kind, context), message, data, None)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn sendv(
+                endpoint: *mut sys::fid_ep,
+                iov: *const sys::iovec,
+                _: *mut *mut c_void,
+                count: usize,
+                to: sys::fi_addr_t,
+                $($tag: u64,)?
+                context: *mut c_void,
+            ) -> isize {
+                call("fi_sendv", || {
+                    let message = Message { to, tag: 0 $(+ $tag)?, data: None };
+                    // SAFETY: F1, F2, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), pieces(iov, count)?) };
+                    send(endpoint, ($kind, context), message, data, None)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn sendmsg(
+                endpoint: *mut sys::fid_ep,
+                message: *const sys::$message,
+                flags: u64,
+            ) -> isize {
+                call("fi_sendmsg", || {
+                    // SAFETY: F1, F2.
+                    let (endpoint, of) = unsafe { (object::<Endpoint>(endpoint), message.as_ref()) };
+                    let (of, flags) = (of.ok_or(sys::FI_EINVAL)?, known(flags, SEND_FLAGS)?);
+                    let remote = (flags & sys::FI_REMOTE_CQ_DATA != 0).then_some(of.data);
+                    let message = Message { to: of.addr, tag: wanted(of.addr, of).tag, data: remote };
+                    // SAFETY: F2, A1.
+                    let data = unsafe { pieces(of.msg_iov, of.iov_count)? };
+                    send(endpoint, ($kind, of.context), message, data, Some(flags))
+                })
+            }
+
+            pub(super) unsafe extern "C" fn inject_(
+                endpoint: *mut sys::fid_ep,
+                buffer: *const c_void,
+                length: usize,
+                to: sys::fi_addr_t,
+                $($tag: u64,)?
+            ) -> isize {
+                call("fi_inject", || {
+                    let message = Message { to, tag: 0 $(+ $tag)?, data: None };
+                    // SAFETY: F1, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    inject(endpoint, $kind, message, data)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn senddata(
+                endpoint: *mut sys::fid_ep,
+                buffer: *const c_void,
+                length: usize,
+                _: *mut c_void,
+                remote: u64,
+                to: sys::fi_addr_t,
+                $($tag: u64,)?
+                context: *mut c_void,
+            ) -> isize {
+                call("fi_senddata", || {
+                    let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
+                    // SAFETY: F1, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    send(endpoint, ($kind, context), message, data, None)
+                })
+            }
+
+            pub(super) unsafe extern "C" fn injectdata(
+                endpoint: *mut sys::fid_ep,
+                buffer: *const c_void,
+                length: usize,
+                remote: u64,
+                to: sys::fi_addr_t,
+                $($tag: u64,)?
+            ) -> isize {
+                call("fi_injectdata", || {
+                    let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
+                    // SAFETY: F1, A1.
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    inject(endpoint, $kind, message, data)
+                })
+            }
+        }
+    };
+}
+
+functions!(
+    tagged,
+    Kind::Tagged,
+    fi_msg_tagged,
+    (tag),
+    (ignore),
+    |of: &sys::fi_msg_tagged| of.tag,
+    |of: &sys::fi_msg_tagged| of.ignore
+);
+functions!(untagged, Kind::Message, fi_msg, (), (), |_: &sys::fi_msg| 0, |_: &sys::fi_msg| 0);
+
+/// `fi_msg(3)`.
+pub(super) static MESSAGES: sys::fi_ops_msg = table!(fi_ops_msg {
+    recv: untagged::recv, recvv: untagged::recvv, recvmsg: untagged::recvmsg, send: untagged::send_,
+    sendv: untagged::sendv, sendmsg: untagged::sendmsg, inject: untagged::inject_, senddata: untagged::senddata,
+    injectdata: untagged::injectdata;
+    absent:
+});
+
+/// `fi_tagged(3)`.
+pub(super) static TAGGED: sys::fi_ops_tagged = table!(fi_ops_tagged {
+    recv: tagged::recv, recvv: tagged::recvv, recvmsg: tagged::recvmsg, send: tagged::send_, sendv: tagged::sendv,
+    sendmsg: tagged::sendmsg, inject: tagged::inject_, senddata: tagged::senddata, injectdata: tagged::injectdata;
+    absent:
+});
+
+/// `fi_rma(3)`.
+pub(super) static REMOTE_MEMORY: sys::fi_ops_rma =
+    table!(fi_ops_rma { absent: read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata });
+
+/// `fi_atomic(3)`.
+pub(super) static ATOMICS: sys::fi_ops_atomic = table!(fi_ops_atomic {
+    absent: write,
+    writev,
+    writemsg,
+    inject,
+    readwrite,
+    readwritev,
+    readwritemsg,
+    compwrite,
+    compwritev,
+    compwritemsg,
+    writevalid,
+    readwritevalid,
+    compwritevalid,
+});
+
+/// `fi_collective(3)`.
+pub(super) static COLLECTIVES: sys::fi_ops_collective = table!(fi_ops_collective {
+    absent: barrier,
+    broadcast,
+    alltoall,
+    allreduce,
+    allgather,
+    reduce_scatter,
+    reduce,
+    scatter,
+    gather,
+    msg,
+    barrier2,
+});

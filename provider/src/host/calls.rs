@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a program calls: sends, receives, searches (`FI_PEEK`) and cancels; and the completions that they report.
+//!
+//! A short send to a peer that needs no flow control is posted without a request. Grade: hot. Threads: the one that has
+//! entered the endpoint. Tests: `hw-tests`.
+
+use ibex::messenger::header::{Header, Match};
+use ibex::messenger::host::{Data as _, Process as _};
+use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Pattern, Tagged};
+use ibex::messenger::receive::probe;
+use ibex::messenger::receive::search::{self, Posting};
+use ibex::messenger::request::{Mode, Role};
+use ibex::messenger::route::Route;
+use ibex::messenger::send;
+use ibex::transport::Sent;
+
+use super::data::Data;
+use super::request::{Call, Handle, Request};
+use super::{Kind, Shared, State, tag};
+use crate::cq::{Completion, Failure};
+use crate::entry::Result;
+use crate::sys;
+
+/// Where a message goes, and what it carries besides its data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    /// The receiver, in the address vector.
+    pub(crate) to: sys::fi_addr_t,
+    pub(crate) tag: u64,
+    /// Remote CQ data.
+    pub(crate) data: Option<u64>,
+}
+
+/// Which messages a receive or a search takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The sender in the address vector, or `FI_ADDR_UNSPEC`.
+    pub(crate) from: sys::fi_addr_t,
+    pub(crate) tag: u64,
+    /// Bits of the tag that are not compared.
+    pub(crate) ignore: u64,
+}
+
+/// What happens to the message that a search finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It stays for later receives.
+    Stays,
+    /// It is claimed: [`State::receive_claimed`] with the same context receives it.
+    Claimed,
+    /// It is dropped.
+    Discarded,
+}
+
+/// A completion, or a failure, that is to be reported.
+pub(super) struct Report {
+    call: Call,
+    completion: Completion,
+    /// The sender of a received message.
+    source: Option<u64>,
+    failure: Option<Failure>,
+}
+
+/// Makes the completion of a receive, or of a search.
+fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usize) -> Completion {
+    let flags = call.kind.received() | if data.is_some() { sys::FI_REMOTE_CQ_DATA } else { 0 };
+    let rest = Completion::default();
+    Completion { context: call.context, flags, length, data: data.unwrap_or(0), tag, ..rest }
+}
+
+impl State {
+    /// Starts a send. `mode`: [`Mode::Synchronous`] if its completion says that the message was delivered.
+    /// `is_injected`: the program reuses the memory at once.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        shared: &Shared,
+        call: Call,
+        message: Message,
+        data: Data,
+        (mode, is_injected): (Mode, bool),
+    ) -> Result<()> {
+        self.is_usable()?;
+        let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
+        let of = tag(message.tag, message.data);
+        if mode == Mode::Standard && self.sends_at_once(shared, route, call.kind, of, &data) {
+            self.report_send(call);
+            return Ok(());
+        }
+        let data = if is_injected { data.copied() } else { data };
+        let send = self.requests.take(Role::Send(mode), (route.bits(), of), data, call);
+        send::begin(shared, self, send, route);
+        self.leave(shared);
+        Ok(())
+    }
+
+    /// Sends a short message inside the work request, without a request of the messenger. False: not now.
+    #[inline]
+    fn sends_at_once(&mut self, shared: &Shared, route: Route, kind: Kind, of: FiTag, data: &Data) -> bool {
+        if !self.peers.skips(route, kind) {
+            return false;
+        }
+        let envelope = Tagged { source: ADDR_UNSPEC, tag: of.tag, data: of.data };
+        let header = Header::Eager(Match { context: kind as u32, envelope }).encode();
+        let Some(span) = data.span().filter(|span| header.len() + span.len() <= shared.rail.max_inline) else {
+            return false;
+        };
+        let Some(mut port) = shared.enter_port(0) else { return false };
+        port.send_inline(route.to(), Shared::TAG, header[..].into(), span) == Ok(Sent::Posted)
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
+        self.is_usable()?;
+        let (source, tag) = self.pattern(shared, wanted)?;
+        let receive = self.requests.take(Role::Receive, (source, tag), data, call);
+        let pattern = Pattern::tagged(source, tag.tag, tag.ignore);
+        if let Posting::Waits(name) = search::post(shared, self, receive, pattern) {
+            self.requests.get(receive).core.posted = name;
+        }
+        self.leave(shared);
+        Ok(())
+    }
+
+    pub(super) fn pattern(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
+        let source = match wanted.from {
+            sys::FI_ADDR_UNSPEC => ADDR_UNSPEC,
+            from => self.route(shared, from).ok_or(sys::FI_EINVAL)?.bits(),
+        };
+        Ok((source, FiTag { tag: wanted.tag, ignore: wanted.ignore, data: None }))
+    }
+
+    /// Searches the unexpected messages. The completion says what was found, or that nothing was.
+    pub(crate) fn peek(&mut self, shared: &Shared, call: Call, wanted: Wanted, found: Found) -> Result<()> {
+        self.is_usable()?;
+        self.progress(shared);
+        let of = self.pattern(shared, wanted)?;
+        let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
+            self.fail_receive(call, sys::FI_ENOMSG, "no message that matches the search has arrived");
+            self.leave(shared);
+            return Ok(());
+        };
+        let Tagged { source, tag, data } = message.envelope;
+        let completion = completion_of(call, tag, data, message.length);
+        self.put(Report { call, completion, source: Some(source), failure: None });
+        match (found, message.message) {
+            (Found::Claimed, Some(handle)) => _ = self.claimed.insert(call.context, handle),
+            (Found::Discarded, Some(handle)) => self.drop_message(shared, call.kind, handle),
+            _ => {}
+        }
+        self.leave(shared);
+        Ok(())
+    }
+
+    /// Receives the message that a search with the same context has claimed; without `data`, drops it.
+    pub(crate) fn receive_claimed(&mut self, shared: &Shared, call: Call, data: Option<Data>) -> Result<()> {
+        self.is_usable()?;
+        let message = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
+        let Some(data) = data else {
+            self.drop_message(shared, call.kind, message);
+            let completion = completion_of(call, 0, None, 0);
+            self.put(Report { call, completion, source: None, failure: None });
+            return Ok(());
+        };
+        self.receive_probed(shared, call, message, data);
+        Ok(())
+    }
+
+    fn receive_probed(&mut self, shared: &Shared, call: Call, message: MessageHandle, data: Data) {
+        let receive = self.requests.take(Role::Receive, (ADDR_UNSPEC, tag(0, None)), data, call);
+        probe::receive(shared, self, receive, message);
+        self.leave(shared);
+    }
+
+    /// Receives no byte of a message, and reports nothing.
+    fn drop_message(&mut self, shared: &Shared, kind: Kind, message: MessageHandle) {
+        self.receive_probed(
+            shared,
+            Call { context: 0, kind, is_reported: false, is_silent: true },
+            message,
+            Data::NONE,
+        );
+    }
+
+    /// Cancels a posted receive with this context: it ends with `FI_ECANCELED`. Returns whether there was one.
+    pub(crate) fn cancel(&mut self, context: usize) -> bool {
+        let posted = |(receive, of): (Handle, &Request)| {
+            (of.call.context == context && of.core.role == Role::Receive).then_some((receive, of.call, of.core.posted))
+        };
+        let posted: Vec<_> = self.requests.active().filter_map(posted).collect();
+        posted.into_iter().any(|(receive, call, name)| {
+            let (queues, lengths) = &mut self.queues[call.kind as usize];
+            let is_cancelled = queues.cancel(lengths, name, receive);
+            if is_cancelled {
+                if let Some(buffer) = self.requests.get(receive).buffer {
+                    self.buffers.cancel(buffer);
+                }
+                self.fail_receive(call, sys::FI_ECANCELED, "the receive was cancelled");
+                self.requests.give_back(receive);
+            }
+            is_cancelled
+        })
+    }
+
+    #[inline]
+    fn report_send(&mut self, call: Call) {
+        let completion = Completion { context: call.context, flags: call.kind.sent(), ..Completion::default() };
+        self.put(Report { call, completion, source: None, failure: None });
+    }
+
+    /// Reports the end of a request.
+    pub(super) fn report(&mut self, request: Handle) {
+        let known = self.requests.get(request);
+        let (call, role, room) = (known.call, known.core.role, known.core.data.length());
+        if role != Role::Receive {
+            return self.report_send(call);
+        }
+        let Some(outcome) = known.outcome else { return };
+        let FiTag { tag, data, .. } = outcome.tag;
+        let (buffer, start) = (known.buffer, known.core.data.start().map_or(0, <*const u8>::addr));
+        let mut completion = completion_of(call, tag, data, outcome.length.min(room));
+        if let Some(buffer) = buffer {
+            self.buffers.report(buffer, start, &mut completion);
+        }
+        let excess = outcome.length.saturating_sub(room);
+        let failure = (excess > 0 && !call.is_silent).then_some(Failure {
+            error: sys::FI_ETRUNC,
+            excess,
+            text: "the message is longer than the receive",
+        });
+        self.put(Report { call, completion, source: Some(outcome.source), failure });
+    }
+
+    /// Reports at once, unless the source must be looked up or an earlier report waits for that.
+    #[inline]
+    fn put(&mut self, mut report: Report) {
+        if self.late.is_empty() {
+            let address = report.source.map(|source| self.peers.address(source));
+            if address != Some(sys::FI_ADDR_NOTAVAIL) {
+                report.completion.source = address.unwrap_or(sys::FI_ADDR_NOTAVAIL);
+                return self.reports.put(report.call, report.completion, report.failure);
+            }
+        }
+        self.late.push_back(report);
+    }
+
+    /// Makes the reports that wait for the address of a source. No port is entered.
+    #[inline]
+    pub(super) fn put_late(&mut self, shared: &Shared) {
+        while let Some(Report { call, mut completion, source, failure }) = self.late.pop_front() {
+            completion.source = source.map_or(sys::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
+            self.reports.put(call, completion, failure);
+        }
+    }
+
+    fn fail_receive(&mut self, call: Call, error: u32, text: &'static str) {
+        let completion = Completion { context: call.context, flags: call.kind.received(), ..Completion::default() };
+        self.put(Report { call, completion, source: None, failure: Some(Failure { error, excess: 0, text }) });
+    }
+
+    #[inline]
+    pub(super) fn is_usable(&self) -> Result<()> {
+        if self.is_broken { Err(sys::FI_ENOTCONN) } else { Ok(()) }
+    }
+
+    /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations: none waits for ever.
+    #[inline]
+    pub(super) fn leave(&mut self, shared: &Shared) {
+        if self.buffers.are_due() {
+            self.post_due(shared);
+        }
+        if !self.late.is_empty() {
+            self.put_late(shared);
+        }
+        if self.has_failed && !self.is_broken {
+            self.fail_all(shared);
+        }
+    }
+
+    #[cold]
+    fn fail_all(&mut self, shared: &Shared) {
+        self.is_broken = true;
+        if let Some(mut port) = shared.enter_port(0) {
+            for reason in port.take_unprinted() {
+                crate::log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, &reason);
+            }
+        }
+        // No adapter touches the memory of the operations afterwards.
+        shared.close();
+        let active: Vec<_> = self.requests.active().map(|(_, request)| (request.call, request.core.role)).collect();
+        for (call, role) in active {
+            let flags = if role == Role::Receive { call.kind.received() } else { call.kind.sent() };
+            let completion = Completion { context: call.context, flags, ..Completion::default() };
+            let text = "a peer is lost; FI_LOG_LEVEL=warn has the reason";
+            self.reports.put(call, completion, Some(Failure { error: sys::FI_EIO, excess: 0, text }));
+        }
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An endpoint as the messenger's host: libfabric's messages over the messenger of the engine.
+//!
+//! [`State`] is what a thread uses once it has entered the endpoint; [`Shared`] has the port and what does not change.
+//! `calls` has what a program calls, `multi_recv` the buffers for several messages, `progress` the poll, `request` and `data` the operations, `memory` and `peers` what
+//! the messenger asks about memory and peers, `tools` about tools. An endpoint has two queues of receives: of tagged
+//! and of untagged messages ([`Kind`]), which the messenger knows as communicators.
+//!
+//! Called by `endpoint/`. Grade: hot. Threads: any that enters the endpoint, one at a time. Tests: in each file, and
+//! `hw-tests`.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use ibex::messenger;
+use ibex::messenger::flow_control::state::Flow;
+use ibex::messenger::header::MAX_TAGGED_SIZE;
+use ibex::messenger::host::{self, Communicators, Host, Types};
+use ibex::messenger::matching::lengths::Lengths;
+use ibex::messenger::matching::{FiTag, MessageHandle, Tagged};
+use ibex::messenger::rails::Rails;
+use ibex::messenger::receive::queues::Queues;
+use ibex::messenger::route::Route;
+use ibex::peer::PeerName;
+use ibex::transport::adapter::verbs::Verbs;
+use ibex::transport::{Batch, Port};
+use ibex::tunables::Tunables;
+use parking_lot::{Mutex, MutexGuard};
+
+pub(crate) mod calls;
+pub(crate) mod data;
+mod memory;
+mod multi_recv;
+mod peers;
+mod progress;
+pub(crate) mod request;
+mod tools;
+
+use crate::adapter::RECEIVE_SIZE;
+use crate::av::AddressVector;
+use crate::endpoint::reports::Reports;
+use crate::sys;
+use calls::Report;
+use data::Data;
+use multi_recv::Buffers;
+use peers::Peers;
+use request::{Core, Handle, Outcome, Request, Requests};
+
+/// Number of unanswered announcements to a peer.
+const WINDOW: u32 = 1024;
+
+/// Most send buffers of each size.
+const MOST_BUFFERS: u32 = 256;
+
+/// A tag, and the remote CQ data of a message.
+const fn tag(tag: u64, data: Option<u64>) -> FiTag {
+    FiTag { tag, ignore: 0, data }
+}
+
+/// The queue of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// `fi_tagged(3)`.
+    Tagged = 0,
+    /// `fi_msg(3)`.
+    Message = 1,
+}
+
+/// What threads share of an endpoint.
+pub(crate) struct Shared {
+    port: Mutex<Port<Verbs>>,
+    rail: host::Rail,
+}
+
+/// An endpoint, for the thread that has entered it.
+pub(crate) struct State {
+    messenger: messenger::State<State>,
+    requests: Requests,
+    queues: [(Queues<Handle, Tagged>, Lengths); 2],
+    peers: Peers,
+    buffers: Buffers,
+    /// Completions of the last poll.
+    batch: Option<Box<Batch>>,
+    /// Messages that searches have claimed, by the context of the search.
+    claimed: HashMap<usize, MessageHandle>,
+    reports: Reports,
+    /// Reports that wait until the address of their source is looked up.
+    late: VecDeque<Report>,
+    /// Whether a peer is lost.
+    has_failed: bool,
+    /// Whether all operations have failed with it: the endpoint does nothing more.
+    is_broken: bool,
+}
+
+impl host::Process for Shared {
+    const TAG: u8 = 1;
+
+    type Adapter = Verbs;
+    type Entered<'a> = MutexGuard<'a, Port<Verbs>>;
+
+    fn rail_count(&self) -> usize {
+        1
+    }
+
+    fn rail(&self, rail: usize) -> Option<&host::Rail> {
+        (rail == 0).then_some(&self.rail)
+    }
+
+    fn eager_limit(&self, _: Route) -> usize {
+        self.rail.copy_size - MAX_TAGGED_SIZE
+    }
+
+    /// Only a thread that has entered the endpoint enters its port.
+    #[inline]
+    fn enter_port(&self, rail: usize) -> Option<MutexGuard<'_, Port<Verbs>>> {
+        if rail == 0 { self.port.try_lock() } else { None }
+    }
+}
+
+impl Shared {
+    /// Closes the port: after that no adapter touches memory of this process for it.
+    pub(crate) fn close(&self) {
+        self.port.lock().close();
+    }
+
+    /// Takes over an open port.
+    pub(crate) fn new(port: Port<Verbs>) -> Self {
+        let tunables = Tunables::default();
+        let sizes = ((tunables.eager_limit as usize).min(RECEIVE_SIZE as usize), RECEIVE_SIZE as usize);
+        let rail = host::Rail::new(0, port.attributes(), sizes, tunables.read_size as u32);
+        Shared { port: Mutex::new(port), rail }
+    }
+}
+
+impl State {
+    /// Where the ends of operations are reported.
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
+    /// Makes the state of an endpoint without operations, which is named `me` and speaks to the peers in `vector`.
+    pub(crate) fn new(shared: &Shared, vector: Arc<AddressVector>, me: PeerName, reports: Reports) -> Self {
+        let tunables = Tunables::default();
+        let counters = shared.port.lock().counters();
+        let flow = Flow::new(tunables.unexpected_memory, WINDOW, counters);
+        let rails = Rails::new(std::iter::once(&shared.rail), MOST_BUFFERS);
+        let mut messenger = messenger::State::new(flow, rails);
+        for kind in [Kind::Tagged, Kind::Message] {
+            messenger.contexts.add(kind as u32, kind).expect("the table is empty");
+        }
+        State {
+            messenger,
+            requests: Requests::default(),
+            queues: Default::default(),
+            peers: Peers::new(vector, me),
+            buffers: Buffers::default(),
+            batch: Some(Box::default()),
+            claimed: HashMap::new(),
+            reports,
+            late: VecDeque::new(),
+            has_failed: false,
+            is_broken: false,
+        }
+    }
+}
+
+impl Kind {
+    /// Flags of the completions of receives.
+    const fn received(self) -> u64 {
+        sys::FI_RECV | self.flag()
+    }
+
+    /// Flags of the completions of sends.
+    const fn sent(self) -> u64 {
+        sys::FI_SEND | self.flag()
+    }
+
+    const fn flag(self) -> u64 {
+        match self {
+            Kind::Tagged => sys::FI_TAGGED,
+            Kind::Message => sys::FI_MSG,
+        }
+    }
+}
+
+impl Types for State {
+    type Handle = Handle;
+    type Process = Shared;
+    type Registration = Infallible;
+    type Envelope = Tagged;
+}
+
+impl Communicators for State {
+    type Communicator = Kind;
+
+    fn communicator(&mut self, request: Handle) -> Kind {
+        self.requests.get(request).call.kind
+    }
+
+    fn number(&mut self, of: Kind) -> u32 {
+        of as u32
+    }
+
+    fn rank(&mut self, _: Kind) -> u64 {
+        peers::OURSELVES
+    }
+
+    fn context(&mut self, request: Handle) -> u32 {
+        self.requests.get(request).call.kind as u32
+    }
+
+    fn is_abandoned(&mut self, _: Handle) -> bool {
+        false
+    }
+
+    fn known_route(&mut self, _: Kind, _: u64) -> Option<Route> {
+        None
+    }
+
+    fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
+        let Request { core, call, .. } = self.requests.get(send);
+        self.peers.skips(core.route, call.kind)
+    }
+
+    fn set_skips_flow_control(&mut self, _: &Shared, send: Handle, skips: bool) {
+        let Request { core, call, .. } = self.requests.get(send);
+        self.peers.set_skips(core.route, call.kind, skips);
+    }
+
+    fn mark(&mut self, routes: &[Route]) {
+        self.peers.mark(routes);
+    }
+
+    #[inline]
+    fn queues(&mut self, of: Kind) -> (&mut Queues<Handle, Tagged>, &Lengths) {
+        let (queues, lengths) = &mut self.queues[of as usize];
+        (queues, lengths)
+    }
+}
+
+impl Host for State {
+    type Data = Data;
+
+    #[inline]
+    fn core(&mut self, request: Handle) -> &mut Core {
+        &mut self.requests.get(request).core
+    }
+
+    #[inline]
+    fn messenger(&mut self) -> &mut messenger::State<State> {
+        &mut self.messenger
+    }
+
+    #[inline]
+    fn note(&mut self, receive: Handle, outcome: &Outcome) {
+        self.requests.get(receive).outcome = Some(*outcome);
+        self.note_match(receive, outcome.length);
+    }
+
+    fn noted(&mut self, receive: Handle) -> ((u64, FiTag), usize) {
+        let nothing = ((peers::OURSELVES, FiTag { tag: 0, ignore: 0, data: None }), 0);
+        self.requests.get(receive).outcome.map_or(nothing, |of| ((of.source, of.tag), of.length))
+    }
+
+    fn copy(&mut self, send: Handle, receive: Handle) {
+        let [send, receive] = self.requests.pair([send, receive]);
+        receive.core.data.copy_of(&send.core.data);
+    }
+
+    /// There is no shared memory.
+    fn copy_from_process(&mut self, _: &Shared, _: Handle, _: Route, _: (u64, u64)) -> bool {
+        false
+    }
+
+    fn deregister(&mut self, _: &Shared, _: usize, registered: Infallible) {
+        match registered {}
+    }
+
+    /// Bytes can always be copied.
+    fn cannot_unpack(&mut self, _: Handle) {}
+
+    #[inline]
+    fn finish(&mut self, request: Handle) {
+        self.report(request);
+        self.requests.give_back(request);
+    }
+
+    #[cold]
+    fn fails(&mut self) {
+        self.has_failed = true;
+    }
+
+    #[cold]
+    fn cannot_pack(&mut self, _: usize) {
+        self.has_failed = true;
+    }
+
+    #[cold]
+    fn cannot_send(&mut self, _: u64, _: u64) {
+        self.has_failed = true;
+    }
+}

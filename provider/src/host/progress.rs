@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Progress: polls the port and hands what it reports to the messenger.
+//!
+//! Called when a program reads a completion queue or a counter, and by calls that search. Grade: hot. Threads: the one
+//! that has entered the endpoint. Tests: `hw-tests`.
+
+use ibex::messenger::host::Process as _;
+use ibex::messenger::rails::completions::{self, Receiver};
+use ibex::messenger::send;
+use ibex::transport::{Batch, Polled};
+
+use super::{Shared, State};
+
+impl State {
+    /// Takes one batch of completions, and sends the messages whose turn it is.
+    pub(crate) fn progress(&mut self, shared: &Shared) {
+        if self.is_broken {
+            return;
+        }
+        self.poll(shared);
+        if !self.messenger.flow.turns.is_empty() {
+            send::in_turns(shared, self, |state| _ = state.poll(shared));
+        }
+        self.leave(shared);
+    }
+
+    fn poll(&mut self, shared: &Shared) -> usize {
+        let (Some(mut port), Some(mut batch)) = (shared.enter_port(0), self.batch.take()) else { return 0 };
+        let Polled { taken, reported } = port.poll_direct(&mut batch, Receiver::<_, false>::new(self, 0, None));
+        if reported > 0 {
+            let is_short = port.is_short_of_receives();
+            drop(port);
+            self.handle(shared, &mut batch, is_short);
+        }
+        self.batch = Some(batch);
+        taken + reported
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn handle(&mut self, shared: &Shared, batch: &mut Batch, is_short: bool) {
+        for completion in batch.completions() {
+            completions::handle(shared, self, 0, completion);
+        }
+        if is_short && let Some(mut port) = shared.enter_port(0) {
+            port.release(batch);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The requests of an endpoint: operations from their call until their completion is reported.
+//!
+//! Grade: hot. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
+
+use ibex::messenger::events::Watched;
+use ibex::messenger::matching::{FiTag, Tagged};
+use ibex::messenger::request::{self, Role, Transfer};
+use ibex::messenger::route::Route;
+
+use super::data::Data;
+use super::{Kind, State};
+
+pub(super) type Core = request::Core<State>;
+pub(super) type Outcome = request::Outcome<Tagged>;
+
+/// Names a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(pub(super) u32);
+
+/// What the completion of an operation says, besides its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The program's context of the operation, an address.
+    pub(crate) context: usize,
+    /// Tagged or not.
+    pub(crate) kind: Kind,
+    /// Whether a successful completion is written.
+    pub(crate) is_reported: bool,
+    /// Whether nobody hears of it: the provider's own.
+    pub(crate) is_silent: bool,
+}
+
+pub(crate) struct Request {
+    pub(super) core: Core,
+    pub(super) call: Call,
+    /// What a receive has matched.
+    pub(super) outcome: Option<Outcome>,
+    /// The buffer for several messages whose receive this is.
+    pub(super) buffer: Option<usize>,
+    is_active: bool,
+}
+
+/// The requests. One that is given back serves again, with its memory.
+#[derive(Default)]
+pub(crate) struct Requests {
+    all: Vec<Request>,
+    free: Vec<Handle>,
+}
+
+impl Requests {
+    /// Takes a request for this operation.
+    pub(super) fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), data: Data, call: Call) -> Handle {
+        let core = Core {
+            role,
+            peer,
+            tag,
+            data,
+            posted: 0,
+            route: Route::UNKNOWN,
+            transfer: Transfer::None,
+            watched: Watched::NOTHING,
+        };
+        let request = Request { core, call, outcome: None, buffer: None, is_active: true };
+        if let Some(free) = self.free.pop() {
+            *self.get(free) = request;
+            return free;
+        }
+        self.all.push(request);
+        Handle(self.all.len() as u32 - 1)
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, request: Handle) -> &mut Request {
+        &mut self.all[request.0 as usize]
+    }
+
+    /// Returns two requests.
+    pub(super) fn pair(&mut self, of: [Handle; 2]) -> [&mut Request; 2] {
+        self.all.get_disjoint_mut(of.map(|request| request.0 as usize)).expect("two requests")
+    }
+
+    /// Gives a request back, to which nothing refers any more.
+    pub(super) fn give_back(&mut self, request: Handle) {
+        let known = self.get(request);
+        debug_assert!(known.is_active && matches!(known.core.transfer, Transfer::None), "its transfer has ended");
+        known.is_active = false;
+        known.core.data = Data::NONE;
+        self.free.push(request);
+    }
+
+    /// Returns the requests in use.
+    pub(super) fn active(&self) -> impl Iterator<Item = (Handle, &Request)> {
+        let all = self.all.iter().enumerate();
+        all.filter(|(_, request)| request.is_active).map(|(index, request)| (Handle(index as u32), request))
+    }
+}
