@@ -15,8 +15,8 @@
 //!   call.
 //!
 //! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
-//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint, its port, the completions of a queue and the
-//! addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
+//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint, its port, the completions of a queue and
+//! the addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
 //!
 //! Tests: in each file, `tests/`, and `hw-tests`.
 

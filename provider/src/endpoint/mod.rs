@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Endpoints (`fi_endpoint(3)`): each has a port of its own, which `fi_enable` opens, and so an address of its own.
 //!
-//! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `transfers` what it calls to
-//! send and receive, `reports` where their ends are reported, `members` the reverse of a binding. Grade: setup; [`Endpoint::progress`] hot. Threads: any. Tests:
-//! `tests/`.
+//! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `transfers` what it calls to send and to
+//! receive, `reports` where their ends are reported, `members` the reverse of a binding. Grade: setup;
+//! [`Endpoint::enter`] and [`Endpoint::progress`] hot. Threads: any. Tests: `tests/`.
 
 mod bind;
 mod calls;

@@ -134,14 +134,14 @@ fn known(flags: u64, known: u64) -> Result<u64> {
 
 /// Makes the functions of one kind of messages. `tag` and `ignore` are the parameters that only tagged ones have.
 macro_rules! functions {
-    ($module:ident, $kind:expr, $message:ident, ($($tag:ident)?), ($($ignore:ident)?), $of_tag:expr, $of_ignore:expr) => {
+    ($module:ident, $kind:expr, $message:ident, ($($tag:ident)?), ($($ignore:ident)?), $of_tag:expr, $ignored:expr) => {
         mod $module {
             #[allow(clippy::wildcard_imports, reason = "the functions of this file, once for each kind")]
             use super::*;
 
             #[allow(unused_variables, reason = "of untagged messages")]
             fn wanted(from: sys::fi_addr_t, of: &sys::$message) -> Wanted {
-                Wanted { from, tag: $of_tag(of), ignore: $of_ignore(of) }
+                Wanted { from, tag: $of_tag(of), ignore: $ignored(of) }
             }
 
             pub(super) unsafe extern "C" fn recv(

@@ -264,7 +264,8 @@ impl State {
         if self.is_broken { Err(sys::FI_ENOTCONN) } else { Ok(()) }
     }
 
-    /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations: none waits for ever.
+    /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations:
+    /// none waits for ever.
     #[inline]
     pub(super) fn leave(&mut self, shared: &Shared) {
         if self.buffers.are_due() {

@@ -2,9 +2,9 @@
 //! The peers of an endpoint: which address of the address vector (`fi_addr_t`) is which endpoint of the port, and the
 //! reverse, for the source of a message.
 //!
-//! A message names its sender by the port's number of the connection; the address is looked up when a completion
-//! reports it, because the program may insert the address after the message has arrived. Grade: hot, the first use of an
-//! address setup. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
+//! A message names its sender by the port's number of the connection. The address is looked up when a completion is
+//! reported, because the program may insert it after the message has arrived. Grade: hot; setup for the first use of
+//! an address. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
 
 use std::sync::Arc;
 

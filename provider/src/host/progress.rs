@@ -25,7 +25,8 @@ impl State {
     }
 
     fn poll(&mut self, shared: &Shared) -> usize {
-        let (Some(mut port), Some(mut batch)) = (shared.enter_port(0), self.batch.take()) else { return 0 };
+        let Some(mut port) = shared.enter_port(0) else { return 0 };
+        let Some(mut batch) = self.batch.take() else { return 0 };
         let Polled { taken, reported } = port.poll_direct(&mut batch, Receiver::<_, false>::new(self, 0, None));
         if reported > 0 {
             let is_short = port.is_short_of_receives();
