@@ -3,7 +3,7 @@
 //! the object behind it. Objects refer to those that they use, so an object is in use while others refer to it, and
 //! closing it is refused (`FI_EBUSY`).
 //!
-//! Called by every file with an object. Grade: hot ([`object`]), else setup. Threads: any. Tests: `tests/`.
+//! Called by the file of each object. Grade: hot ([`object`]), else setup. Threads: any. Tests: `tests/`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What C calls of a completion queue, and the entries that it reads.
+//! The functions of a completion queue that C calls, and the entries that they write.
 //!
 //! Grade: hot ([`read`]), else setup. Threads: any. Tests: below.
 

@@ -4,9 +4,9 @@
 //! A short send to a peer that needs no flow control is posted without a request. Grade: hot. Threads: the one that has
 //! entered the endpoint. Tests: `hw-tests`.
 
-use ibex::messenger::header::{Header, Match};
+use ibex::messenger::header::{Header, Match, WireEnvelope as _};
 use ibex::messenger::host::{Data as _, Process as _};
-use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Pattern, Tagged};
+use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
 use ibex::messenger::receive::probe;
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Mode, Role};
@@ -113,17 +113,23 @@ impl State {
     #[inline]
     pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
         self.is_usable()?;
-        let (source, tag) = self.pattern(shared, wanted)?;
-        let receive = self.requests.take(Role::Receive, (source, tag), data, call);
-        let pattern = Pattern::tagged(source, tag.tag, tag.ignore);
-        if let Posting::Waits(name) = search::post(shared, self, receive, pattern) {
-            self.requests.get(receive).core.posted = name;
-        }
+        let of = self.wanted(shared, wanted)?;
+        let receive = self.requests.take(Role::Receive, of, data, call);
+        self.post(shared, receive, of);
         self.leave(shared);
         Ok(())
     }
 
-    pub(super) fn pattern(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
+    /// Gives a receive the message that it takes, or posts it.
+    #[inline]
+    pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) {
+        if let Posting::Waits(name) = search::post(shared, self, receive, Tagged::pattern(source, tag)) {
+            self.requests.get(receive).core.posted = name;
+        }
+    }
+
+    /// Returns the source and the tag that a receive or a search takes, in the terms of the messenger.
+    pub(super) fn wanted(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
         let source = match wanted.from {
             sys::FI_ADDR_UNSPEC => ADDR_UNSPEC,
             from => self.route(shared, from).ok_or(sys::FI_EINVAL)?.bits(),
@@ -135,7 +141,7 @@ impl State {
     pub(crate) fn peek(&mut self, shared: &Shared, call: Call, wanted: Wanted, found: Found) -> Result<()> {
         self.is_usable()?;
         self.progress(shared);
-        let of = self.pattern(shared, wanted)?;
+        let of = self.wanted(shared, wanted)?;
         let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
             self.fail_receive(call, sys::FI_ENOMSG, "no message that matches the search has arrived");
             self.leave(shared);
@@ -224,11 +230,8 @@ impl State {
             self.buffers.report(buffer, start, &mut completion);
         }
         let excess = outcome.length.saturating_sub(room);
-        let failure = (excess > 0 && !call.is_silent).then_some(Failure {
-            error: sys::FI_ETRUNC,
-            excess,
-            text: "the message is longer than the receive",
-        });
+        let text = "the message is longer than the receive";
+        let failure = (excess > 0).then_some(Failure { error: sys::FI_ETRUNC, excess, text });
         self.put(Report { call, completion, source: Some(outcome.source), failure });
     }
 

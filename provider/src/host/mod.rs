@@ -91,7 +91,7 @@ pub(crate) struct State {
     late: VecDeque<Report>,
     /// Whether a peer is lost.
     has_failed: bool,
-    /// Whether all operations have failed with it: the endpoint does nothing more.
+    /// Whether all operations have failed because of that: the endpoint does nothing more.
     is_broken: bool,
 }
 

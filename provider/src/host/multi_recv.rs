@@ -5,14 +5,13 @@
 //! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `calls.rs`,
 //! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
 
-use ibex::messenger::matching::{FiTag, Pattern};
-use ibex::messenger::receive::search::{self, Posting};
+use ibex::messenger::matching::FiTag;
 use ibex::messenger::request::Role;
 
 use super::calls::Wanted;
 use super::data::{Data, Piece};
 use super::request::{Call, Handle};
-use super::{Shared, State, tag};
+use super::{Shared, State};
 use crate::cq::Completion;
 use crate::entry::Result;
 use crate::sys;
@@ -20,7 +19,8 @@ use crate::sys;
 /// A buffer for several messages.
 pub(super) struct Buffer {
     call: Call,
-    from: u64,
+    /// The messages that its receives take.
+    from: (u64, FiTag),
     /// The part behind the messages that have matched.
     rest: Piece,
     /// Least room for a further message, bytes.
@@ -94,7 +94,7 @@ impl State {
         (rest, least): (Piece, usize),
     ) -> Result<()> {
         self.is_usable()?;
-        let (from, _) = self.pattern(shared, wanted)?;
+        let from = self.wanted(shared, wanted)?;
         let buffer = Buffer { call, from, rest, least, receives: 0 };
         if !buffer.has_room() {
             return Err(sys::FI_EINVAL);
@@ -115,12 +115,9 @@ impl State {
             let known = self.buffers.get(place);
             known.receives += 1;
             let (call, from, data) = (known.call, known.from, Data::Piece(known.rest));
-            let any = FiTag { ignore: u64::MAX, ..tag(0, None) };
-            let receive = self.requests.take(Role::Receive, (from, any), data, call);
+            let receive = self.requests.take(Role::Receive, from, data, call);
             self.requests.get(receive).buffer = Some(place);
-            if let Posting::Waits(name) = search::post(shared, self, receive, Pattern::tagged(from, 0, u64::MAX)) {
-                self.requests.get(receive).core.posted = name;
-            }
+            self.post(shared, receive, from);
         }
     }
 

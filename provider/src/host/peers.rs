@@ -50,18 +50,22 @@ impl Peers {
         &mut self.known[index]
     }
 
+    /// Returns the peer of a route; `None` for this endpoint itself.
+    #[inline]
+    fn get(&self, route: Route) -> Option<&Peer> {
+        self.known.get(route.to().index() as usize).filter(|_| route != Route::LOOPBACK)
+    }
+
     /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it was not looked up.
     #[inline]
     pub(super) fn address(&self, source: u64) -> sys::fi_addr_t {
-        let known = self.known.get(Route::from_bits(source).to().index() as usize).filter(|_| source != OURSELVES);
-        known.map_or(sys::FI_ADDR_NOTAVAIL, |peer| peer.address)
+        self.get(Route::from_bits(source)).map_or(sys::FI_ADDR_NOTAVAIL, |peer| peer.address)
     }
 
     /// Whether messages of this kind by a route skip flow control. Those to this endpoint itself do not.
     #[inline]
     pub(super) fn skips(&self, route: Route, kind: Kind) -> bool {
-        route != Route::LOOPBACK
-            && self.known.get(route.to().index() as usize).is_some_and(|peer| peer.skips[kind as usize])
+        self.get(route).is_some_and(|peer| peer.skips[kind as usize])
     }
 
     pub(super) fn set_skips(&mut self, route: Route, kind: Kind, skips: bool) {

@@ -123,7 +123,7 @@ mod tests {
         CompactAddress { entry: PortEntry { address, key: Key::from_bytes([9; 16]) }, rank: 0x0403_0201 }
     }
 
-    /// The address as a peer sees it: with the GID as its only IP address, or with no TCP.
+    /// The address as a peer decodes it: its only IP address is the GID, or it has no TCP port.
     fn seen(of: CompactAddress) -> CompactAddress {
         let mut seen = of;
         let address = &mut seen.entry.address;
