@@ -200,8 +200,8 @@ mod tests {
     fn each_format_has_the_fields_of_its_structure() {
         for format in sys::FI_CQ_FORMAT_UNSPEC..=sys::FI_CQ_FORMAT_TAGGED {
             let (place, queue) = queue(format);
-            queue.push(completion(1));
-            queue.push(completion(7));
+            queue.push(&completion(1));
+            queue.push(&completion(7));
             let mut entries = [0_usize; 12];
             let mut sources = [0_u64; 2];
             // SAFETY: the buffers have room for two of the largest entries.
@@ -232,7 +232,7 @@ mod tests {
         // SAFETY: room for one entry.
         let mut read_error = || unsafe { readerr(place, &raw mut error, 0) };
         assert_eq!((read_one(), read_error()), (-11, -11));
-        queue.push(completion(1));
+        queue.push(&completion(1));
         queue.push_failure(completion(2), Failure { error: sys::FI_ETRUNC, excess: 9, text: "too long" });
         assert_eq!((read_one(), read_one()), (-259, -259));
         assert_eq!((read_error(), read_error()), (1, -11));

@@ -90,8 +90,8 @@ impl CompletionQueue {
 
     /// Adds the completion of a successful operation.
     #[inline]
-    pub(crate) fn push(&self, completion: Completion) {
-        self.completions.lock().completed.push_back(completion);
+    pub(crate) fn push(&self, completion: &Completion) {
+        self.completions.lock().completed.push_back(*completion);
     }
 
     /// Adds the completion of an operation that failed.
@@ -111,11 +111,17 @@ impl CompletionQueue {
         if !completions.failed.is_empty() {
             return Err(sys::FI_EAVAIL);
         }
-        let taken = count.min(completions.completed.len());
-        if taken == 0 && (count > 0 || completions.completed.is_empty()) {
+        if completions.completed.is_empty() {
             return Err(sys::FI_EAGAIN);
         }
-        completions.completed.drain(..taken).enumerate().for_each(|(index, completion)| with(index, &completion));
+        let mut taken = 0;
+        while taken < count
+            && let Some(completion) = completions.completed.front()
+        {
+            with(taken, completion);
+            completions.completed.pop_front();
+            taken += 1;
+        }
         Ok(taken)
     }
 

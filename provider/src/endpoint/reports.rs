@@ -40,23 +40,38 @@ impl Reports {
         if direction & sys::FI_SEND == 0 { self.receives.as_ref() } else { self.sends.as_ref() }
     }
 
-    /// Reports the end of an operation.
-    #[inline]
-    pub(crate) fn put(&self, call: Call, completion: Completion, failure: Option<Failure>) {
+    /// Reports an operation that has succeeded.
+    #[inline(always)]
+    pub(crate) fn completed(&self, call: Call, completion: &Completion) {
         if call.is_silent {
             return;
         }
-        let direction = completion.flags & (sys::FI_SEND | sys::FI_RECV);
-        for (counter, counted) in &self.counters {
-            if counted & direction != 0 {
-                counter.count(failure.is_some());
-            }
+        if !self.counters.is_empty() {
+            self.count(completion.flags, false);
         }
-        let Some(BoundQueue { queue, .. }) = self.queue(direction) else { return };
-        match failure {
-            Some(failure) => queue.push_failure(completion, failure),
-            None if call.is_reported => queue.push(completion),
-            None => {}
+        if call.is_reported
+            && let Some(BoundQueue { queue, .. }) = self.queue(completion.flags)
+        {
+            queue.push(completion);
         }
+    }
+
+    /// Reports an operation that has failed.
+    #[cold]
+    pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure) {
+        if call.is_silent {
+            return;
+        }
+        self.count(completion.flags, true);
+        if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
+            queue.push_failure(completion, failure);
+        }
+    }
+
+    #[inline(never)]
+    fn count(&self, flags: u64, has_failed: bool) {
+        let direction = flags & (sys::FI_SEND | sys::FI_RECV);
+        let counters = self.counters.iter().filter(|(_, counted)| counted & direction != 0);
+        counters.for_each(|(counter, _)| counter.count(has_failed));
     }
 }

@@ -11,10 +11,10 @@ use ibex::messenger::request::Mode;
 use super::Endpoint;
 use crate::entry::{Result, call, table};
 use crate::fid::object;
-use crate::host::Kind;
 use crate::host::calls::{Found, Message, Wanted};
 use crate::host::data::{Data, Piece};
 use crate::host::request::Call;
+use crate::host::{Kind, Shared, State};
 use crate::info::MOST_PIECES;
 use crate::sys;
 
@@ -63,22 +63,33 @@ unsafe fn piece(buffer: *const c_void, length: usize) -> Data {
     Data::Piece(unsafe { Piece::new(buffer.cast_mut().cast(), length) })
 }
 
-/// Starts a send. `flags`: those of the call, or `None` for the endpoint's defaults.
-#[inline]
-fn send(
+/// Starts a send. `send_` has a copy of its own.
+#[inline(always)]
+fn send_with(
     endpoint: &Endpoint,
     (kind, context): (Kind, *mut c_void),
     message: Message,
     data: Data,
-    flags: Option<u64>,
+    flags: u64,
 ) -> Result<isize> {
-    let flags = flags.unwrap_or(endpoint.flags[0]);
     let (shared, mut state) = endpoint.enter()?;
     let is_reported = state.reports().is_reported(sys::FI_SEND, flags);
     let mode = if flags & DELIVERED == 0 { Mode::Standard } else { Mode::Synchronous };
     let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
     state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
     Ok(0)
+}
+
+/// [`send_with`] the flags of the call, or those of the endpoint.
+#[inline(never)]
+fn send(
+    endpoint: &Endpoint,
+    of: (Kind, *mut c_void),
+    message: Message,
+    data: Data,
+    flags: Option<u64>,
+) -> Result<isize> {
+    send_with(endpoint, of, message, data, flags.unwrap_or(endpoint.flags[0]))
 }
 
 /// Starts a send that reports nothing, and whose memory is free at once.
@@ -90,21 +101,50 @@ fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Resu
     Ok(0)
 }
 
-/// Posts a receive, or searches. `flags`: those of the call, or `None` for the endpoint's defaults.
-#[inline]
-fn receive(
+/// Posts a receive, or searches. `recv` has a copy of its own.
+#[inline(always)]
+fn receive_with(
     endpoint: &Endpoint,
     (kind, context): (Kind, *mut c_void),
     wanted: Wanted,
     data: Data,
-    flags: Option<u64>,
+    flags: u64,
 ) -> Result<isize> {
-    let flags = flags.unwrap_or(endpoint.flags[1]);
     let from = if endpoint.is_directed { wanted.from } else { sys::FI_ADDR_UNSPEC };
     let wanted = Wanted { from, ..wanted };
     let (shared, mut state) = endpoint.enter()?;
     let is_reported = state.reports().is_reported(sys::FI_RECV, flags);
     let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
+    if flags & (sys::FI_MULTI_RECV | SEARCH) == 0 {
+        state.receive(shared, call, wanted, data)?;
+        return Ok(0);
+    }
+    receive_specially(endpoint, (shared, &mut state), call, wanted, data, flags)
+}
+
+/// [`receive_with`] the flags of the call, or those of the endpoint.
+#[inline(never)]
+fn receive(
+    endpoint: &Endpoint,
+    of: (Kind, *mut c_void),
+    wanted: Wanted,
+    data: Data,
+    flags: Option<u64>,
+) -> Result<isize> {
+    receive_with(endpoint, of, wanted, data, flags.unwrap_or(endpoint.flags[1]))
+}
+
+/// Posts a buffer for several messages, or searches.
+#[inline(never)]
+fn receive_specially(
+    endpoint: &Endpoint,
+    (shared, state): (&Shared, &mut State),
+    call: Call,
+    wanted: Wanted,
+    data: Data,
+    flags: u64,
+) -> Result<isize> {
+    let kind = call.kind;
     if flags & sys::FI_MULTI_RECV != 0 {
         let Data::Piece(buffer) = data else { return Err(sys::FI_EINVAL) };
         if kind == Kind::Tagged || flags & SEARCH != 0 {
@@ -114,7 +154,6 @@ fn receive(
         return state.receive_several(shared, call, wanted, (buffer, least)).map(|()| 0);
     }
     match flags & SEARCH {
-        0 => state.receive(shared, call, wanted, data)?,
         sys::FI_PEEK => state.peek(shared, call, wanted, Found::Stays)?,
         sys::FI_CLAIM => state.receive_claimed(shared, call, Some(data))?,
         of if of & sys::FI_PEEK == 0 && of & sys::FI_CLAIM != 0 => state.receive_claimed(shared, call, None)?,
@@ -158,7 +197,7 @@ macro_rules! functions {
                     let wanted = Wanted { from, tag: 0 $(+ $tag)?, ignore: 0 $(+ $ignore)? };
                     // SAFETY: F1, A1.
                     let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
-                    receive(endpoint, ($kind, context), wanted, data, None)
+                    receive_with(endpoint, ($kind, context), wanted, data, endpoint.flags[1])
                 })
             }
 
@@ -208,7 +247,7 @@ macro_rules! functions {
                     let message = Message { to, tag: 0 $(+ $tag)?, data: None };
                     // SAFETY: F1, A1.
                     let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
-                    send(endpoint, ($kind, context), message, data, None)
+                    send_with(endpoint, ($kind, context), message, data, endpoint.flags[0])
                 })
             }
 

@@ -71,7 +71,7 @@ fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usize) -> Comp
 impl State {
     /// Starts a send. `mode`: [`Mode::Synchronous`] if its completion says that the message was delivered.
     /// `is_injected`: the program reuses the memory at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         shared: &Shared,
@@ -87,21 +87,26 @@ impl State {
             self.report_send(call);
             return Ok(());
         }
-        let data = if is_injected { data.copied() } else { data };
-        let send = self.requests.take(Role::Send(mode), (route.bits(), of), data, call);
-        send::begin(shared, self, send, route);
-        self.leave(shared);
+        self.begin(shared, call, (route, of), if is_injected { data.copied() } else { data }, mode);
         Ok(())
     }
 
+    /// Starts a send that needs a request.
+    #[inline(never)]
+    fn begin(&mut self, shared: &Shared, call: Call, (route, of): (Route, FiTag), data: Data, mode: Mode) {
+        let send = self.requests.take(Role::Send(mode), (route.bits(), of), data, call);
+        send::begin(shared, self, send, route);
+        self.leave(shared);
+    }
+
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
-    #[inline]
+    #[inline(always)]
     fn sends_at_once(&mut self, shared: &Shared, route: Route, kind: Kind, of: FiTag, data: &Data) -> bool {
         if !self.peers.skips(route, kind) {
             return false;
         }
         let envelope = Tagged { source: ADDR_UNSPEC, tag: of.tag, data: of.data };
-        let header = Header::Eager(Match { context: kind as u32, envelope }).encode();
+        let header = Header::eager(Match { context: kind as u32, envelope });
         let Some(span) = data.span().filter(|span| header.len() + span.len() <= shared.rail.max_inline) else {
             return false;
         };
@@ -110,7 +115,7 @@ impl State {
     }
 
     /// Posts a receive.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
         self.is_usable()?;
         let of = self.wanted(shared, wanted)?;
@@ -121,7 +126,7 @@ impl State {
     }
 
     /// Gives a receive the message that it takes, or posts it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) {
         if let Posting::Waits(name) = search::post(shared, self, receive, Tagged::pattern(source, tag)) {
             self.requests.get(receive).core.posted = name;
@@ -129,6 +134,7 @@ impl State {
     }
 
     /// Returns the source and the tag that a receive or a search takes, in the terms of the messenger.
+    #[inline]
     pub(super) fn wanted(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
         let source = match wanted.from {
             sys::FI_ADDR_UNSPEC => ADDR_UNSPEC,
@@ -148,8 +154,7 @@ impl State {
             return Ok(());
         };
         let Tagged { source, tag, data } = message.envelope;
-        let completion = completion_of(call, tag, data, message.length);
-        self.put(Report { call, completion, source: Some(source), failure: None });
+        self.complete(call, completion_of(call, tag, data, message.length), Some(source));
         match (found, message.message) {
             (Found::Claimed, Some(handle)) => _ = self.claimed.insert(call.context, handle),
             (Found::Discarded, Some(handle)) => self.drop_message(shared, call.kind, handle),
@@ -165,8 +170,7 @@ impl State {
         let message = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
         let Some(data) = data else {
             self.drop_message(shared, call.kind, message);
-            let completion = completion_of(call, 0, None, 0);
-            self.put(Report { call, completion, source: None, failure: None });
+            self.complete(call, completion_of(call, 0, None, 0), None);
             return Ok(());
         };
         self.receive_probed(shared, call, message, data);
@@ -212,10 +216,11 @@ impl State {
     #[inline]
     fn report_send(&mut self, call: Call) {
         let completion = Completion { context: call.context, flags: call.kind.sent(), ..Completion::default() };
-        self.put(Report { call, completion, source: None, failure: None });
+        self.complete(call, completion, None);
     }
 
     /// Reports the end of a request.
+    #[inline(always)]
     pub(super) fn report(&mut self, request: Handle) {
         let known = self.requests.get(request);
         let (call, role, room) = (known.call, known.core.role, known.core.data.length());
@@ -229,37 +234,47 @@ impl State {
         if let Some(buffer) = buffer {
             self.buffers.report(buffer, start, &mut completion);
         }
-        let excess = outcome.length.saturating_sub(room);
-        let text = "the message is longer than the receive";
-        let failure = (excess > 0).then_some(Failure { error: sys::FI_ETRUNC, excess, text });
-        self.put(Report { call, completion, source: Some(outcome.source), failure });
+        if outcome.length > room {
+            let (excess, text) = (outcome.length - room, "the message is longer than the receive");
+            let failure = Some(Failure { error: sys::FI_ETRUNC, excess, text });
+            return self.late.push_back(Report { call, completion, source: Some(outcome.source), failure });
+        }
+        self.complete(call, completion, Some(outcome.source));
     }
 
-    /// Reports at once, unless the source must be looked up or an earlier report waits for that.
-    #[inline]
-    fn put(&mut self, mut report: Report) {
-        if self.late.is_empty() {
-            let address = report.source.map(|source| self.peers.address(source));
-            if address != Some(sys::FI_ADDR_NOTAVAIL) {
-                report.completion.source = address.unwrap_or(sys::FI_ADDR_NOTAVAIL);
-                return self.reports.put(report.call, report.completion, report.failure);
-            }
+    /// Reports a success at once, unless the source must be looked up or an earlier report waits.
+    #[inline(always)]
+    fn complete(&mut self, call: Call, mut completion: Completion, source: Option<u64>) {
+        if let Some(source) = source {
+            completion.source = self.peers.address(source);
         }
-        self.late.push_back(report);
+        if self.late.is_empty() && (source.is_none() || completion.source != sys::FI_ADDR_NOTAVAIL) {
+            return self.reports.completed(call, &completion);
+        }
+        self.complete_late(call, &completion, source);
+    }
+
+    #[cold]
+    fn complete_late(&mut self, call: Call, completion: &Completion, source: Option<u64>) {
+        self.late.push_back(Report { call, completion: *completion, source, failure: None });
     }
 
     /// Makes the reports that wait for the address of a source. No port is entered.
-    #[inline]
+    #[cold]
     pub(super) fn put_late(&mut self, shared: &Shared) {
         while let Some(Report { call, mut completion, source, failure }) = self.late.pop_front() {
             completion.source = source.map_or(sys::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
-            self.reports.put(call, completion, failure);
+            match failure {
+                None => self.reports.completed(call, &completion),
+                Some(failure) => self.reports.failed(call, completion, failure),
+            }
         }
     }
 
     fn fail_receive(&mut self, call: Call, error: u32, text: &'static str) {
         let completion = Completion { context: call.context, flags: call.kind.received(), ..Completion::default() };
-        self.put(Report { call, completion, source: None, failure: Some(Failure { error, excess: 0, text }) });
+        let failure = Some(Failure { error, excess: 0, text });
+        self.late.push_back(Report { call, completion, source: None, failure });
     }
 
     #[inline]
@@ -269,7 +284,7 @@ impl State {
 
     /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations:
     /// none waits for ever.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leave(&mut self, shared: &Shared) {
         if self.buffers.are_due() {
             self.post_due(shared);
@@ -297,7 +312,7 @@ impl State {
             let flags = if role == Role::Receive { call.kind.received() } else { call.kind.sent() };
             let completion = Completion { context: call.context, flags, ..Completion::default() };
             let text = "a peer is lost; FI_LOG_LEVEL=warn has the reason";
-            self.reports.put(call, completion, Some(Failure { error: sys::FI_EIO, excess: 0, text }));
+            self.reports.failed(call, completion, Failure { error: sys::FI_EIO, excess: 0, text });
         }
     }
 }

@@ -127,6 +127,7 @@ impl Data {
         }
     }
 
+    #[inline]
     fn copy_in(&mut self, offset: usize, from: &[u8]) {
         match self {
             Data::Piece(piece) => piece.copy_from(offset, from),

@@ -50,23 +50,38 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Takes a request for this operation.
+    #[inline(always)]
     pub(super) fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), data: Data, call: Call) -> Handle {
+        let taken = self.free.pop().unwrap_or_else(|| self.add());
+        let request = self.get(taken);
+        request.core.role = role;
+        request.core.peer = peer;
+        request.core.tag = tag;
+        request.core.data = data;
+        request.core.route = Route::UNKNOWN;
+        request.core.watched = Watched::NOTHING;
+        request.call = call;
+        request.outcome = None;
+        request.buffer = None;
+        request.is_active = true;
+        taken
+    }
+
+    /// Adds a request that is not in use.
+    #[cold]
+    fn add(&mut self) -> Handle {
         let core = Core {
-            role,
-            peer,
-            tag,
-            data,
+            role: Role::Receive,
+            peer: 0,
+            tag: FiTag { tag: 0, ignore: 0, data: None },
+            data: Data::NONE,
             posted: 0,
             route: Route::UNKNOWN,
             transfer: Transfer::None,
             watched: Watched::NOTHING,
         };
-        let request = Request { core, call, outcome: None, buffer: None, is_active: true };
-        if let Some(free) = self.free.pop() {
-            *self.get(free) = request;
-            return free;
-        }
-        self.all.push(request);
+        let call = Call { context: 0, kind: Kind::Message, is_reported: false, is_silent: true };
+        self.all.push(Request { core, call, outcome: None, buffer: None, is_active: false });
         Handle(self.all.len() as u32 - 1)
     }
 
@@ -81,6 +96,7 @@ impl Requests {
     }
 
     /// Gives a request back, to which nothing refers any more.
+    #[inline]
     pub(super) fn give_back(&mut self, request: Handle) {
         let known = self.get(request);
         debug_assert!(known.is_active && matches!(known.core.transfer, Transfer::None), "its transfer has ended");

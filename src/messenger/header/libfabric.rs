@@ -4,7 +4,7 @@
 //! for [`WireEnvelope::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`, and
 //! `messenger/tests/libfabric.rs`.
 
-use super::{Bytes, CONTEXT, EAGER, EAGER_SIZE, Match, Reader, WireEnvelope};
+use super::{Bytes, CONTEXT, EAGER, EAGER_SIZE, Match, Reader, WireEnvelope, append};
 use crate::messenger::matching::{ADDR_UNSPEC, FiTag, Pattern, Tagged};
 use crate::messenger::route::Route;
 
@@ -73,13 +73,16 @@ impl WireEnvelope for Tagged {
         Some((Match { context: first >> 8, envelope: Tagged { source: ADDR_UNSPEC, tag, data } }, rest))
     }
 
+    #[inline(always)]
     fn write(of: Match<Self>, kind: u8, bytes: &mut Bytes) {
         assert!(of.context >> CONTEXT == 0, "{of:?} cannot be sent");
         let Tagged { tag, data, .. } = of.envelope;
         let flags = if data.is_some() { DATA } else { 0 };
-        bytes.extend((of.context << 8 | u32::from(kind | flags)).to_le_bytes());
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(data.into_iter().flat_map(u64::to_le_bytes));
+        append(bytes, (of.context << 8 | u32::from(kind | flags)).to_le_bytes());
+        append(bytes, tag.to_le_bytes());
+        if let Some(data) = data {
+            append(bytes, data.to_le_bytes());
+        }
     }
 
     fn read(from: &mut Reader<'_>, _kind: u8, flags: u8) -> Option<Match<Self>> {

@@ -3,7 +3,7 @@
 //! behind it. Called by the header, `send` and `rendezvous`. Grade: pending. Threads: plain values. Tests:
 //! `header/tests.rs`.
 
-use super::{Bytes, Reader};
+use super::{Bytes, Reader, append};
 use crate::messenger::path_taken::Reason;
 
 /// Memory with the data of an announced message.
@@ -41,9 +41,9 @@ impl Memory {
             Memory::Readable { key, address, length } => (key, address, length),
             Memory::Unreadable { why, length } => (why.code(), 0, length),
         };
-        bytes.extend(key.to_le_bytes());
-        bytes.extend(address.to_le_bytes());
-        bytes.extend(length.to_le_bytes());
+        append(bytes, key.to_le_bytes());
+        append(bytes, address.to_le_bytes());
+        append(bytes, length.to_le_bytes());
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Option<Memory> {

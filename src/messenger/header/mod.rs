@@ -167,7 +167,24 @@ impl Reader<'_> {
     }
 }
 
+/// Appends a field. The longest header has room for all of its fields.
+#[inline(always)]
+fn append<const N: usize>(bytes: &mut Bytes, field: [u8; N]) {
+    bytes.try_extend_from_slice(&field).expect("the field is part of a header");
+}
+
 impl<E: WireEnvelope> Header<E> {
+    /// Encodes the header of an eager message. Hot.
+    ///
+    /// # Panics
+    /// As [`Self::encode`].
+    #[inline]
+    pub fn eager(of: Match<E>) -> Bytes {
+        let mut bytes = Bytes::new();
+        E::write(of, EAGER, &mut bytes);
+        bytes
+    }
+
     /// Encodes the header.
     ///
     /// # Panics
@@ -175,43 +192,43 @@ impl<E: WireEnvelope> Header<E> {
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes::new();
         let begin = |bytes: &mut Bytes, first: u8, request: u32| {
-            bytes.extend([first, 0, 0, 0]);
-            bytes.extend(request.to_le_bytes());
+            append(bytes, [first, 0, 0, 0]);
+            append(bytes, request.to_le_bytes());
         };
         match *self {
-            Header::Eager(of) => E::write(of, EAGER, &mut bytes),
+            Header::Eager(of) => return Header::eager(of),
             Header::Synchronous(of, request) => {
                 E::write(of, SYNCHRONOUS, &mut bytes);
-                bytes.extend(request.to_le_bytes());
+                append(&mut bytes, request.to_le_bytes());
             }
             Header::ReadyToSend(of, request, memory) | Header::ReadyToSendKeyed(of, request, memory) => {
                 let is_keyed = matches!(self, Header::ReadyToSendKeyed(..));
                 E::write(of, if is_keyed { READY_TO_SEND_KEYED } else { READY_TO_SEND }, &mut bytes);
-                bytes.extend(request.to_le_bytes());
+                append(&mut bytes, request.to_le_bytes());
                 memory.write(&mut bytes);
             }
             Header::ClearToSend { request, receive, why, length } => {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
-                bytes.extend(receive.to_le_bytes());
-                bytes.extend(why.code().to_le_bytes());
-                bytes.extend(length.to_le_bytes());
+                append(&mut bytes, receive.to_le_bytes());
+                append(&mut bytes, why.code().to_le_bytes());
+                append(&mut bytes, length.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
                 begin(&mut bytes, FRAGMENT, receive);
-                bytes.extend(offset.to_le_bytes());
+                append(&mut bytes, offset.to_le_bytes());
             }
             Header::Finished { request, length } => {
                 begin(&mut bytes, FINISHED, request);
-                bytes.extend(length.to_le_bytes());
+                append(&mut bytes, length.to_le_bytes());
             }
             Header::Acknowledge { request } => begin(&mut bytes, ACKNOWLEDGE, request),
             Header::Moved { segment, count } => {
                 begin(&mut bytes, MOVED, segment);
-                bytes.extend(count.to_le_bytes());
+                append(&mut bytes, count.to_le_bytes());
             }
             Header::Flow(Word { number, holds_back }) => {
                 begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number as u32);
-                bytes.extend(((number >> 32) as u32).to_le_bytes());
+                append(&mut bytes, ((number >> 32) as u32).to_le_bytes());
             }
             Header::Pending(context) => begin(&mut bytes, PENDING, context),
             Header::More(context) => begin(&mut bytes, MORE, context),

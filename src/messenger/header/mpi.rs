@@ -3,7 +3,7 @@
 //! a request. Grade: hot for [`EagerSender::header`] and [`WireEnvelope::from_eager`], pending for the rest. Threads:
 //! plain values. Tests: `header/tests.rs`.
 
-use super::{Bytes, CONTEXT, EAGER, EAGER_SIZE, Match, Reader, WireEnvelope};
+use super::{Bytes, CONTEXT, EAGER, EAGER_SIZE, Match, Reader, WireEnvelope, append};
 use crate::messenger::matching::{Envelope, Pattern};
 use crate::messenger::route::Route;
 
@@ -86,12 +86,12 @@ impl WireEnvelope for Envelope {
         let (rank, tag) = (of.envelope.source(), of.envelope.tag());
         if kind != EAGER && of.is_short() {
             let word = (rank as u64) << 8 | u64::from(of.context) << 24 | (tag as u64) << 40;
-            bytes.extend((word | u64::from(kind)).to_le_bytes());
+            append(bytes, (word | u64::from(kind)).to_le_bytes());
         } else {
             assert!(of.context >> CONTEXT == 0 && rank >= 0, "{of:?} cannot be sent");
-            bytes.extend((of.context << 8 | u32::from(kind | LONG)).to_le_bytes());
-            bytes.extend(rank.to_le_bytes());
-            bytes.extend(tag.to_le_bytes());
+            append(bytes, (of.context << 8 | u32::from(kind | LONG)).to_le_bytes());
+            append(bytes, rank.to_le_bytes());
+            append(bytes, tag.to_le_bytes());
         }
     }
 
