@@ -195,3 +195,31 @@ fn a_process_that_sends_by_a_connection_that_its_peer_has_given_up_learns_that_t
         check(&Program { processes: 2, schedule, operations: operations.clone(), ..Program::default() });
     }
 }
+
+#[test]
+fn a_failure_of_a_peer_that_has_parted_is_gone_when_the_process_looks_it_up_again() {
+    check(&Program {
+        processes: 7,
+        rails: 2,
+        per_host: 1,
+        hello_faults: 3,
+        schedule: 0xe92f_2582_1271_796e,
+        operations: vec![
+            send(4, 6, 0, 8),
+            receive(5, None, 8),
+            send(6, 5, 0, 8),
+            send(4, 1, 0, 8),
+            Operation::Part { at: 4, other: 6, fails: false },
+            send(6, 2, 0, 8),
+            send(2, 3, 0, 8),
+            send(1, 3, 0, 8),
+            send(4, 2, 0, 8),
+            Operation::Die { at: 2 },
+            Operation::Start { at: 0, which: 2 },
+            Operation::Start { at: 1, which: 2 },
+            Operation::Start { at: 3, which: 4 },
+            Operation::Part { at: 4, other: 0, fails: true },
+        ],
+        ..Program::default()
+    });
+}

@@ -67,7 +67,6 @@ impl<Q: QueuePair> Connections<Q> {
     /// Returns the endpoint for this port of this peer, a new one if it is unknown.
     pub(super) fn learn(&mut self, name: PeerName, remote_port: u8, is_diverted: bool) -> EndpointId {
         if let Some(known) = self.known(name, remote_port) {
-            self.endpoints[known.index() as usize].is_forgotten = false;
             return known;
         }
         let id = EndpointId::from_index(self.endpoints.len() as u32);

@@ -288,10 +288,14 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Returns the endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the
-    /// peer's handshake has made. Setup.
+    /// peer's handshake has made. Takes a peer back from which this process has parted. Setup.
     pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
         let remote_port = self.answering(name, remote_port);
-        self.connections.learn(name, remote_port, self.diversion.is_on)
+        let peer = self.connections.learn(name, remote_port, self.diversion.is_on);
+        if self.connections.is_forgotten(peer) {
+            self.rejoin(peer);
+        }
+        peer
     }
 
     /// Gives a peer up: drops its waiting requests. Later polls destroy its queue pair, once the adapter has flushed

@@ -39,20 +39,26 @@ fn a_parted_peer_that_lives_stays_connected_and_may_rejoin() {
 }
 
 #[test]
-fn a_parted_peer_whose_connection_has_failed_is_connected_anew_when_it_rejoins() {
-    let mut pair = Pair::connected();
-    let peer = pair.a.peer;
-    pair.a.port.part(peer);
-    let index = look_until_asked(&mut pair.a);
-    pair.a.script.complete_all(index, Status::RETRY_EXCEEDED);
-    pair.a.poll();
-    assert!(pair.a.port.failure(peer).is_some(), "the port has not destroyed the connection yet");
-    pair.a.port.rejoin(peer);
-    pair.a.send(3).expect("by another connection");
-    pair.carry();
-    pair.transfer();
-    pair.a.poll();
-    assert_eq!((pair.a.ended(), pair.a.failures()), (vec![(3, Ok(()))], 0));
+fn a_parted_peer_whose_connection_has_failed_is_connected_anew_when_it_is_taken_back() {
+    let is_looked_up = |pair: &mut Pair| {
+        let name = pair.a.port.peer_name(pair.a.peer).expect("the other side");
+        assert_eq!(pair.a.port.peer(name, 0), pair.a.peer);
+    };
+    for take_back in [|pair: &mut Pair| pair.a.port.rejoin(pair.a.peer), is_looked_up] {
+        let mut pair = Pair::connected();
+        let peer = pair.a.peer;
+        pair.a.port.part(peer);
+        let index = look_until_asked(&mut pair.a);
+        pair.a.script.complete_all(index, Status::RETRY_EXCEEDED);
+        pair.a.poll();
+        assert!(pair.a.port.failure(peer).is_some(), "the port has not destroyed the connection yet");
+        take_back(&mut pair);
+        pair.a.send(3).expect("by another connection");
+        pair.carry();
+        pair.transfer();
+        pair.a.poll();
+        assert_eq!((pair.a.ended(), pair.a.failures()), (vec![(3, Ok(()))], 0));
+    }
 }
 
 #[test]
