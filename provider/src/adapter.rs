@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapter's port that endpoints use: chosen once per process, and opened for each endpoint.
+//! The adapter's port that endpoints use: chosen once per process; its device is opened for each domain, and the port for
+//! each endpoint.
 //!
-//! Called by `info` (the choice) and `endpoint` (an open port). Grade: setup. Threads: any. Tests: `hw-tests`.
+//! Called by `info` (the choice), `domain` (an open device) and `endpoint` (an open port). Grade: setup. Threads: any. Tests: `hw-tests`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,7 @@ use ibex::select::address::PortEntry;
 use ibex::select::address::compact::{self, CompactAddress};
 use ibex::select::device::{PortChoice, survey};
 use ibex::transport::adapter::verbs::Verbs;
-use ibex::transport::{Directory, Port, Setup};
+use ibex::transport::{Device, Directory, Port, Setup};
 use ibex::tunables::Tunables;
 
 use crate::av::AddressVector;
@@ -49,19 +50,25 @@ fn number(variables: &[&str]) -> Option<u32> {
     variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
-/// Opens a port for an endpoint that speaks to the peers in `vector`. Returns it with its address.
-pub(crate) fn open(vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactAddress)> {
-    let failed = |why: String| {
-        log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, &why);
-        sys::FI_EIO
-    };
+fn failed(why: &str) -> u32 {
+    log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, why);
+    sys::FI_EIO
+}
+
+/// Opens the device of the chosen port.
+pub(crate) fn device() -> Result<Device> {
     let choice = choice().ok_or(sys::FI_ENODEV)?;
-    let tunables = Tunables::default();
     // libibverbs must be prepared for forks before the first registration.
-    if let Err(unprotected) = fork::prepare(tunables.forks()) {
-        log::line(sys::FI_LOG_INFO, sys::FI_LOG_EP_CTRL, &unprotected.to_string());
+    if let Err(unprotected) = fork::prepare(Tunables::default().forks()) {
+        log::line(sys::FI_LOG_INFO, sys::FI_LOG_DOMAIN, &unprotected.to_string());
     }
-    let instance = ibex::connect::host::new_instance().map_err(|error| failed(format!("no random number: {error}")))?;
+    Device::open(choice).map_err(|error| failed(&error.to_string()))
+}
+
+/// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. Returns it with its address.
+pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactAddress)> {
+    let instance =
+        ibex::connect::host::new_instance().map_err(|error| failed(&format!("no random number: {error}")))?;
     let rank = number(&RANKS).unwrap_or(0);
     let setup = Setup {
         index: 0,
@@ -73,7 +80,7 @@ pub(crate) fn open(vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactA
         bounce_size: RECEIVE_SIZE,
         directory: Box::new(Inserted(Arc::clone(vector))),
     };
-    let port = Port::open(choice, &tunables, setup).map_err(|error| failed(error.to_string()))?;
+    let port = Port::on(device, &Tunables::default(), setup).map_err(|error| failed(&error.to_string()))?;
     if let Some(warning) = port.warning() {
         log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, warning);
     }

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. Grade: setup. Threads: any. Tests:
-//! `tests/`.
+//! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. A domain opens its device, once, for the
+//! first endpoint or memory region; all of them share it and its protection domain.
+//!
+//! Grade: setup. Threads: any. Tests: `tests/`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::entry::{done, table};
+use ibex::transport::Device;
+use parking_lot::Mutex;
+
+use crate::entry::{Result, done, table};
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, object_if, pointer};
-use crate::{av, cntr, cq, endpoint, mr, sys};
+use crate::{adapter, av, cntr, cq, endpoint, mr, sys};
 
 /// A domain.
 pub(crate) struct Domain {
+    device: Mutex<Option<Arc<Device>>>,
     _fabric: Arc<Fabric>,
 }
 
@@ -24,7 +30,16 @@ impl Class for Domain {
 
 impl Domain {
     pub(crate) fn new(fabric: Arc<Fabric>) -> Self {
-        Domain { _fabric: fabric }
+        Domain { device: Mutex::default(), _fabric: fabric }
+    }
+
+    /// Returns the device; the first call opens it.
+    pub(crate) fn device(&self) -> Result<Arc<Device>> {
+        let mut device = self.device.lock();
+        if device.is_none() {
+            *device = Some(Arc::new(adapter::device()?));
+        }
+        device.clone().ok_or(sys::FI_ENODEV)
     }
 }
 

@@ -18,6 +18,6 @@ pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use kept::Unposted;
 pub use port::{
-    Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, SentMessages, Setup, WhenDiverted,
+    Atomics, Attributes, Device, Directory, Polled, Port, PortError, Refused, Sent, SentMessages, Setup, WhenDiverted,
 };
 pub use work_request::{EndpointId, Immediate, WrId};

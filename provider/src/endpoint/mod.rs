@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
     is_directed: bool,
     /// Default flags of its sends and of its receives (`fi_tx_attr.op_flags`, `fi_rx_attr.op_flags`).
     flags: [u64; 2],
-    _domain: Arc<Domain>,
+    domain: Arc<Domain>,
 }
 
 /// What an endpoint has once it is enabled.
@@ -70,7 +70,7 @@ impl Endpoint {
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             is_directed: capabilities & sys::FI_DIRECTED_RECV != 0,
             flags,
-            _domain: domain,
+            domain,
         }
     }
 
@@ -80,7 +80,7 @@ impl Endpoint {
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }
-        let (port, address) = adapter::open(&vector)?;
+        let (port, address) = adapter::open(&*self.domain.device()?, &vector)?;
         let shared = Shared::new(port);
         let state = Mutex::new(State::new(&shared, vector, address.name(), reports));
         self.enabled.set(Enabled { shared, state, address }).map_err(|_| sys::FI_EOPBADSTATE)

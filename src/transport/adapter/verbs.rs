@@ -10,8 +10,9 @@ use crate::tunables::Tunables;
 use ibex_ffi::verbs::{
     self, Access, Arena, AsyncEvent, HugePages, LocalSpan, ProtectionDomain, QueuePairLimits, SharedReceiveQueue,
 };
+use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Access rights and pages of the memory of receive slots and send slots.
@@ -34,18 +35,32 @@ impl SlotMemory {
     }
 }
 
+/// The asynchronous events of a device so far. The device reports each once, but it may concern each of the ports that
+/// share the device.
+#[derive(Debug, Default)]
+pub(crate) struct Events(Mutex<Vec<AsyncEvent>>);
+
 /// A protection domain of a device, the limits of its queue pairs, and the memory of slots.
 #[derive(Debug)]
 pub struct Verbs {
     domain: Arc<ProtectionDomain>,
+    events: Arc<Events>,
+    /// Number of events that this port has seen.
+    seen: Cell<usize>,
     limits: QueuePairLimits,
     memory: SlotMemory,
     start: Instant,
 }
 
 impl Verbs {
-    pub(crate) fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
-        Verbs { domain, limits, memory, start: Instant::now() }
+    pub(crate) fn new(
+        domain: Arc<ProtectionDomain>,
+        events: Arc<Events>,
+        limits: QueuePairLimits,
+        memory: SlotMemory,
+    ) -> Self {
+        let seen = Cell::new(events.0.lock().unwrap_or_else(PoisonError::into_inner).len());
+        Verbs { domain, events, seen, limits, memory, start: Instant::now() }
     }
 
     pub(crate) fn domain(&self) -> &Arc<ProtectionDomain> {
@@ -75,7 +90,11 @@ impl Adapter for Verbs {
     }
 
     fn async_event(&self) -> Option<AsyncEvent> {
-        self.domain.context().async_event()
+        let mut events = self.events.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.extend(self.domain.context().async_event());
+        let event = *events.get(self.seen.get())?;
+        self.seen.set(self.seen.get() + 1);
+        Some(event)
     }
 
     fn now(&self) -> Duration {

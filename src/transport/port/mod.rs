@@ -25,9 +25,9 @@ use admission::Admission;
 use closing::Closing;
 
 pub use divert::SentMessages;
-pub use open::PortError;
 #[cfg(any(test, feature = "stand-in"))]
 pub(crate) use open::stand_in::StandIn;
+pub use open::{Device, PortError};
 pub use poll::Polled;
 pub use send::{Refused, Sent};
 pub use waiting::WhenDiverted;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
-//! the plugin's initialisation. `stand_in.rs` makes a port without a device, for tests. Grade: setup. Threads: one.
-//! Tests: below, and `hw-tests`.
+//! Opens a port of a device ([`Device`]): its queues and their memory, and the carriers of hellos. Called by the
+//! plugin's initialisation. `stand_in.rs` makes a port without a device, for tests. Grade: setup. Threads: one. Tests:
+//! below, and `hw-tests`.
 
+mod device;
 #[cfg(any(test, feature = "stand-in"))]
 pub(super) mod stand_in;
 
 use super::admission::Admission;
 use super::closing::Closing;
-use super::{ASYNC_INTERVAL, Atomics, Attributes, Diversion, Port, Setup};
+use super::{ASYNC_INTERVAL, Attributes, Diversion, Port, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
@@ -27,12 +28,12 @@ use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{
-    CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits, atomic_cap,
-};
+use ibex_ffi::verbs::ProtectionDomain;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use device::Device;
 
 /// Fewest receives, and fewest sends, with which a port works.
 const FEWEST: u32 = 16;
@@ -55,101 +56,23 @@ const SIGNAL_INTERVAL: u32 = 32;
 /// Polls between two checks of the datagram queue while no handshake is in progress: a check costs about a poll.
 const LOOK_PAUSE: u32 = 16;
 
-/// Reads and atomics that a queue pair may have in flight: as many as adapters take. Fewer for a software adapter,
-/// whose read-ahead data would fall out of the processor's cache before it is copied.
-const READS_IN_FLIGHT: u8 = 16;
-const SOFTWARE_READS_IN_FLIGHT: u8 = 4;
-
-struct Device {
-    context: Arc<Context>,
-    limits: DeviceAttributes,
-    port: PortAttributes,
-    domain: Arc<ProtectionDomain>,
-}
-
-impl Device {
-    fn open(choice: &PortChoice, failed: &dyn Fn(&str, io::Error) -> PortError) -> Result<Self, PortError> {
-        let context = Context::open(&choice.device).map_err(|error| failed("opening the device", error))?;
-        let limits = context.attributes().map_err(|error| failed("asking for the device's attributes", error))?;
-        let port = context.port(choice.port).map_err(|error| failed("asking for the port's attributes", error))?;
-        let domain = ProtectionDomain::new(&context).map_err(|error| failed("making a protection domain", error))?;
-        Ok(Device { context, limits, port, domain })
-    }
-
-    fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
-        QueuePairLimits {
-            sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
-            spans: self.limits.max_sge.min(2),
-            // An inline message has two spans.
-            inline: if self.gathers() { tunables.max_inline as u32 } else { 0 },
-        }
-    }
-
-    fn gathers(&self) -> bool {
-        self.limits.max_sge >= 2
-    }
-
-    /// Returns the number of receives to post if the user asks for `asked`; or the adapter's limit, as part of a
-    /// message.
-    fn receives(&self, asked: u32) -> Result<u32, String> {
-        let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
-        if max_srq_wr == 0 {
-            return Err("making a shared receive queue, which this adapter does not have,".to_owned());
-        }
-        receives(asked, max_srq_wr, max_cqe).ok_or_else(|| {
-            format!(
-                "making queues for {FEWEST} receives and {FEWEST} sends on an adapter whose completion queues hold {max_cqe} \
-                 entries, and its shared receive queues {max_srq_wr},"
-            )
-        })
-    }
-
-    /// Makes the completion queue, with the adapter's stamps if it can give them and tools may ask for them.
-    fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
-        let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
-        let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
-        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH));
-        stamping
-            .and_then(Result::ok)
-            .map_or_else(|| CompletionQueue::new(&self.context, entries, POLL_BATCH), Ok)
-            .map_err(|error| (entries, error))
-    }
-
-    fn attributes(&self, choice: &PortChoice, max_inline: u32) -> Attributes {
-        Attributes {
-            device: choice.device.clone(),
-            port: choice.port,
-            mbps: self.port.rate_mbps,
-            max_message: u64::from(self.port.max_message),
-            max_inline,
-            gathers: self.gathers(),
-            software: self.context.is_software(),
-            atomics: match self.limits.atomic_cap {
-                atomic_cap::NONE => Atomics::None,
-                atomic_cap::ADAPTER => Atomics::Adapter,
-                _ => Atomics::Host,
-            },
-            link_layer: choice.link_layer,
-        }
-    }
-
-    /// Most reads and atomics of a queue pair in flight, as initiator and as responder.
-    fn rd_atomic(&self) -> (u8, u8) {
-        let initiator = if self.context.is_software() { SOFTWARE_READS_IN_FLIGHT } else { READS_IN_FLIGHT };
-        (initiator.min(self.limits.max_rd_atomic.1), READS_IN_FLIGHT.min(self.limits.max_rd_atomic.0))
-    }
-}
-
 impl Port<Verbs> {
-    /// Opens a port: protection domain, completion queue, shared receive queue with slots, and the carriers of hellos.
+    /// Opens a port on a device of its own.
     ///
     /// # Errors
     /// [`PortError`]: the operation that failed, its values, and advice.
     pub fn open(choice: &PortChoice, tunables: &Tunables, setup: Setup) -> Result<Port, PortError> {
-        let place = format!("{}:{}", choice.device, choice.port);
-        let failed =
-            |doing: &str, error| PortError { place: place.clone(), doing: doing.to_owned(), bytes: None, error };
-        let device = Device::open(choice, &failed)?;
+        Port::on(&Device::open(choice)?, tunables, setup)
+    }
+
+    /// Opens a port on a device: completion queue, shared receive queue with slots, and the carriers of hellos.
+    ///
+    /// # Errors
+    /// [`PortError`]: the operation that failed, its values, and advice.
+    pub fn on(device: &Device, tunables: &Tunables, setup: Setup) -> Result<Port, PortError> {
+        let choice = &device.choice;
+        let place = PortError::place(choice);
+        let failed = |doing: &str, error| PortError::new(choice, doing, error);
 
         let asked = share(tunables.receive_queue_depth as u32, setup.ports);
         let depth = device.receives(asked);
@@ -190,7 +113,7 @@ impl Port<Verbs> {
         }
 
         let limits = device.queue_pair_limits(tunables);
-        let adapter = Verbs::new(Arc::clone(&device.domain), limits, memory);
+        let adapter = Verbs::new(Arc::clone(&device.domain), Arc::clone(&device.events), limits, memory);
         let bounce = adapter
             .send_slots(setup.bounce_size, bounce::COUNT)
             .map_err(|error| failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error))?;
@@ -206,7 +129,7 @@ impl Port<Verbs> {
             })?;
         let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
-        let handshakes = handshakes(&device, choice, tunables, &setup)
+        let handshakes = handshakes(device, tunables, &setup)
             .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
         // Opened last, when nothing can fail any more: tools number ports by their sources.
         let source = watch::open_source(&device.context, &cq, (&place, choice.gid));
@@ -227,7 +150,7 @@ impl Port<Verbs> {
             rx,
             tx,
             adapter,
-            attributes: device.attributes(choice, max_inline),
+            attributes: device.attributes(max_inline),
             counters,
             depth: limits.sends,
             setup,
@@ -266,16 +189,11 @@ fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
     (receives >= FEWEST).then_some(receives)
 }
 
-fn handshakes(
-    device: &Device,
-    choice: &PortChoice,
-    tunables: &Tunables,
-    setup: &Setup,
-) -> io::Result<Handshakes<NetworkCarriers>> {
+fn handshakes(device: &Device, tunables: &Tunables, setup: &Setup) -> io::Result<Handshakes<NetworkCarriers>> {
     let instance = setup.instance.map_or_else(host::new_instance, Ok)?;
     let (host, key) = (host::host_number(), Key::random()?);
-    let carriers = NetworkCarriers::open(&device.context, &device.domain, choice, tunables, (key, host))?;
-    let address = carriers.publish(PortAddress { instance, host, ..choice.address() });
+    let carriers = NetworkCarriers::open(&device.context, &device.domain, &device.choice, tunables, (key, host))?;
+    let address = carriers.publish(PortAddress { instance, host, ..device.choice.address() });
     let identity = Identity { name: setup.me, port: setup.index, address };
     let rd_atomic = device.rd_atomic();
     Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
@@ -349,6 +267,16 @@ pub struct PortError {
     pub bytes: Option<u64>,
     /// The error of the adapter or the kernel.
     pub error: io::Error,
+}
+
+impl PortError {
+    fn new(choice: &PortChoice, doing: &str, error: io::Error) -> Self {
+        PortError { place: Self::place(choice), doing: doing.to_owned(), bytes: None, error }
+    }
+
+    fn place(choice: &PortChoice) -> String {
+        format!("{}:{}", choice.device, choice.port)
+    }
 }
 
 fn advice(error: &io::Error, bytes: Option<u64>) -> String {
