@@ -4,8 +4,6 @@
 //! Grade: hot for received messages and send buffers, else pending. Threads: the one that has entered the endpoint.
 //! Tests: `hw-tests`.
 
-use std::convert::Infallible;
-
 use ibex::messenger::host::{Memory, Record};
 use ibex::messenger::rails::send_buffers::BufferId;
 use ibex::messenger::rendezvous::stripes::Part;
@@ -15,6 +13,7 @@ use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 use super::data::Data;
 use super::request::Handle;
 use super::{Shared, State};
+use crate::registration::Registered;
 
 impl Memory for State {
     type Received<'m> = &'m [u8];
@@ -23,17 +22,21 @@ impl Memory for State {
         self.requests.get(request).core.data.start().map(|start| start.expose_provenance() as u64)
     }
 
-    /// Registers nothing yet: messages beyond the eager limit travel in fragments.
-    fn register(&mut self, _: &Shared, _: Handle, _: usize, _: usize, _: Access) -> Option<Infallible> {
-        None
+    fn register(&mut self, _: &Shared, request: Handle, _: usize, length: usize, access: Access) -> Option<Registered> {
+        let start = self.requests.get(request).core.data.start()?;
+        // SAFETY: A1: the messenger gives the registration back before the operation ends.
+        unsafe { self.registrations.register(start.expose_provenance(), length, access) }
     }
 
-    fn rkey(registered: Infallible) -> u32 {
-        match registered {}
+    fn rkey(registered: Registered) -> u32 {
+        registered.rkey
     }
 
-    fn target(&mut self, _: Handle, _: Part, registered: Infallible) -> LocalSpan {
-        match registered {}
+    fn target(&mut self, receive: Handle, Part { offset, length }: Part, registered: Registered) -> LocalSpan {
+        let start = self.requests.get(receive).core.data.start().map_or(0, <*const u8>::expose_provenance);
+        // SAFETY: R3: the part stays registered under this key until the last read completes; R2, A1: until then it
+        // belongs to the adapter.
+        unsafe { LocalSpan::new(start as u64 + offset, length, registered.lkey) }
     }
 
     #[inline]

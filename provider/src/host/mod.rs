@@ -11,7 +11,6 @@
 //! `hw-tests`.
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use ibex::messenger;
@@ -41,6 +40,7 @@ mod tools;
 use crate::adapter::RECEIVE_SIZE;
 use crate::av::AddressVector;
 use crate::endpoint::reports::Reports;
+use crate::registration::{Registered, Registrations};
 use crate::sys;
 use calls::Report;
 use data::Data;
@@ -82,6 +82,7 @@ pub(crate) struct State {
     queues: [(Queues<Handle, Tagged>, Lengths); 2],
     peers: Peers,
     buffers: Buffers,
+    registrations: Registrations,
     /// Completions of the last poll.
     batch: Option<Box<Batch>>,
     /// Messages that searches have claimed, by the context of the search.
@@ -144,7 +145,10 @@ impl State {
     /// Makes the state of an endpoint without operations, which is named `me` and speaks to the peers in `vector`.
     pub(crate) fn new(shared: &Shared, vector: Arc<AddressVector>, me: PeerName, reports: Reports) -> Self {
         let tunables = Tunables::default();
-        let counters = shared.port.lock().counters();
+        let (counters, registrations) = {
+            let port = shared.port.lock();
+            (port.counters(), Registrations::new(port.domain()))
+        };
         let flow = Flow::new(tunables.unexpected_memory, WINDOW, counters);
         let rails = Rails::new(std::iter::once(&shared.rail), MOST_BUFFERS);
         let mut messenger = messenger::State::new(flow, rails);
@@ -157,6 +161,7 @@ impl State {
             queues: Default::default(),
             peers: Peers::new(vector, me),
             buffers: Buffers::default(),
+            registrations,
             batch: Some(Box::default()),
             claimed: HashMap::new(),
             reports,
@@ -189,7 +194,7 @@ impl Kind {
 impl Types for State {
     type Handle = Handle;
     type Process = Shared;
-    type Registration = Infallible;
+    type Registration = Registered;
     type Envelope = Tagged;
 }
 
@@ -275,8 +280,8 @@ impl Host for State {
         false
     }
 
-    fn deregister(&mut self, _: &Shared, _: usize, registered: Infallible) {
-        match registered {}
+    fn deregister(&mut self, _: &Shared, _: usize, registered: Registered) {
+        self.registrations.give_back(registered);
     }
 
     /// Bytes can always be copied.
