@@ -7,7 +7,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 ours() { find / -xdev \( -name '*ibex*' -not -name 'libexec' -o -name '*softhca*' \) -not -path '/packages/*' -not -path '/proc/*' | sort; }
 
 test -z "$(ours)" || fail "this root has files of ibex already: $(ours)"
-apt-get install --quiet --yes --no-install-recommends /packages/*.deb openmpi-bin
+apt-get install --quiet --yes --no-install-recommends /packages/*.deb libfabric-bin openmpi-bin
 dpkg --verify ibex-tools softhca libibex-dev
 
 for component in pml btl; do
@@ -19,6 +19,7 @@ if [ -n "$of_pmix" ]; then
     of_openmpi=$(ompi_info --all --parsable | sed -n 's/.*param:mca_base_component_path:value:"\([^:"]*\).*/\1/p' | head -n 1)
     export OMPI_MCA_mca_base_component_path="$of_openmpi" PMIX_MCA_mca_base_component_path="$of_pmix"
 fi
+softhca run -- fi_info -p ibex | grep 'provider: ibex' || fail "libfabric does not list the provider"
 bench=$(ls -d /usr/libexec/ibex/openmpi-*)/ibex_mpi_bench
 softhca run -- ibex info || fail "ibex info"
 softhca run -- ibex trace -o /tmp/run -- mpirun --oversubscribe -n 2 --mca pml ibex --mca btl self,ibex "$bench" --tests latency --sizes 8
@@ -31,7 +32,7 @@ cp /usr/share/doc/libibex-dev/examples/writing_a_tool.c /tmp
 mpicc /tmp/writing_a_tool.c $(pkg-config --cflags --libs ibex) -o /tmp/tool
 softhca run -- mpirun --oversubscribe -n 2 --mca pml ob1 --mca btl self,ibex /tmp/tool
 
-apt-get purge --quiet --yes 'ibex-openmpi-*' ibex-tools libibex-dev softhca
+apt-get purge --quiet --yes 'ibex-openmpi-*' ibex-libfabric ibex-tools libibex-dev softhca
 rm -r /tmp/run
 test -z "$(ours)" || fail "removing the packages leaves $(ours)"
 echo "The packages work, and leave nothing behind."

@@ -104,9 +104,12 @@ mod tests {
         let root = Workspace::here().root().to_path_buf();
         let control = fs::read_to_string(root.join("debian/control")).unwrap();
         let of_debian: Vec<&str> = control.lines().filter_map(|line| line.strip_prefix("Package: ")).collect();
-        assert_eq!(of_debian, ["ibex-openmpi-4.1", "ibex-openmpi-5", "libibex-dev", "ibex-tools", "softhca"]);
+        assert_eq!(
+            of_debian,
+            ["ibex-openmpi-4.1", "ibex-openmpi-5", "ibex-libfabric", "libibex-dev", "ibex-tools", "softhca"]
+        );
         let spec = fs::read_to_string(root.join("packaging/ibex.spec")).unwrap();
-        for part in ["%files openmpi", "%files devel", "%files tools", "%files -n softhca"] {
+        for part in ["%files openmpi", "%files libfabric", "%files devel", "%files tools", "%files -n softhca"] {
             assert!(spec.lines().any(|line| line == part), "{part} is not in packaging/ibex.spec");
         }
     }

@@ -46,19 +46,20 @@ fn build_shared(workspace: &Workspace, words: &[&str]) -> Result<()> {
     run(build.args(["build", "--target-dir"]).arg(workspace.shared_target()).args(words))
 }
 
-/// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release.
+/// Builds all that is installed in release: `libibex.so`, `libibex-log.so`, the libfabric provider and the command.
 pub(crate) fn library(workspace: &Workspace) -> Result<()> {
     library_alone(workspace)?;
-    step("Building the logger and the command ibex (release)");
+    step("Building the logger, the libfabric provider and the command ibex (release)");
     let mut build = workspace.cargo_build();
     build.args(["--release", "--package", "ibex-event-log"]);
-    let command = ["--package", "ibex-command"];
+    let shared = ["--release", "--package", "ibex-provider", "--package", "ibex-command"];
     if workspace.target() == workspace.shared_target() {
-        run(build.args(command))?;
+        run(build.args(&shared[1..]))?;
     } else {
         run(&mut build)?;
-        build_shared(workspace, &["--release", command[0], command[1]])?;
+        build_shared(workspace, &shared)?;
     }
+    put_down_provider(workspace.shared_target(), Profile::Release)?;
     put_down_logger(workspace, Profile::Release)
 }
 
@@ -103,6 +104,7 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
     let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
     put_down(workspace, Profile::Dev)?;
     put_down_logger(workspace, Profile::Dev)?;
+    put_down_provider(workspace.target(), Profile::Dev)?;
     Ok(Tests::of_messages(&messages, &workspace.target().join(Profile::Dev.folder())))
 }
 
@@ -150,18 +152,29 @@ pub(crate) fn agent(workspace: &Workspace) -> Result<()> {
 /// Copies the library that cargo built to its folder, with the component links.
 fn put_down(workspace: &Workspace, profile: Profile) -> Result<()> {
     fs::create_dir_all(workspace.components())?;
-    replace_file(&workspace.library(), &built(workspace, profile, "libibex.so")?)?;
+    replace_file(&workspace.library(), &built(workspace.target(), profile, "libibex.so")?)?;
     let link = |name: &&str| Link { path: workspace.components().join(name), target: "../libibex.so".into() };
     COMPONENTS.iter().map(link).try_for_each(|link| replace_link(&link))
 }
 
 /// Puts the logger beside the library, where the library looks for it.
 fn put_down_logger(workspace: &Workspace, profile: Profile) -> Result<()> {
-    replace_file(&logger(&workspace.library()), &built(workspace, profile, "libibex_log.so")?)
+    replace_file(&logger(&workspace.library()), &built(workspace.target(), profile, "libibex_log.so")?)
 }
 
-fn built(workspace: &Workspace, profile: Profile, name: &str) -> Result<Vec<u8>> {
-    let path = workspace.target().join(profile.folder()).join(name);
+/// Puts the libfabric provider where the command looks for it, under the name that libfabric looks for.
+fn put_down_provider(target: &Path, profile: Profile) -> Result<()> {
+    let provider = provider(target);
+    fs::create_dir_all(provider.parent().unwrap_or(target))?;
+    replace_file(&provider, &built(target, profile, "libibex_fi.so")?)
+}
+
+pub(crate) fn provider(target: &Path) -> PathBuf {
+    target.join("ibex/lib/libfabric/libibex-fi.so")
+}
+
+fn built(target: &Path, profile: Profile, name: &str) -> Result<Vec<u8>> {
+    let path = target.join(profile.folder()).join(name);
     fs::read(&path).with_context(|| format!("cargo built no {}", path.display()))
 }
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Place {
     pub(super) library: PathBuf,
     pub(super) components: PathBuf,
+    /// Folder of the libfabric provider: a libfabric under the same prefix looks there.
+    pub(super) provider: PathBuf,
     /// Folder of libraries as the component links name it.
     pub(super) link_to: PathBuf,
     pub(super) headers: PathBuf,
@@ -47,6 +49,7 @@ impl Place {
         Self {
             library: prefix.join("lib"),
             components: prefix.join("lib/openmpi"),
+            provider: prefix.join("lib/libfabric"),
             link_to: "..".into(),
             headers: prefix.join("include/ibex"),
             programs: prefix.join("bin"),

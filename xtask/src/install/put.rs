@@ -23,6 +23,7 @@ pub(super) struct Built {
     /// `libibex.so`; the logger is in the same folder.
     pub(super) library: PathBuf,
     pub(super) chooser: PathBuf,
+    pub(super) provider: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) command: PathBuf,
     /// Folder of manual pages and completions.
@@ -39,6 +40,7 @@ impl Built {
         Self {
             library: workspace.library(),
             chooser: workspace.chooser(),
+            provider: build::provider(workspace.shared_target()),
             headers: workspace.headers(),
             command: workspace.shared_target().join("release/ibex"),
             share: workspace.share(),
@@ -108,6 +110,7 @@ fn copies_of_set(set: &Set, built: &Built) -> Vec<Copy> {
 fn copies_of_all(place: &Place, built: &Built) -> Result<Vec<Copy>> {
     let mut copies = vec![
         (built.chooser.clone(), place.library.join("ibex/ibex-chooser.so")),
+        (built.provider.clone(), place.provider.join("libibex-fi.so")),
         (built.command.clone(), place.programs.join("ibex")),
         (built.adapter.join("softhca"), place.programs.join("softhca")),
         // Where the command looks for it.

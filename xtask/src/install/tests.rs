@@ -22,6 +22,7 @@ fn built(folder: &Folder) -> Built {
     text("built.so", "the library");
     text("libibex-log.so", "the logger");
     text("chooser.so", "the chooser");
+    text("provider.so", "the provider");
     text("headers/peruse.h", "the header");
     text("headers/notes.txt", "not a header");
     text("share/man/man1/ibex.1", "the page");
@@ -34,6 +35,7 @@ fn built(folder: &Folder) -> Built {
     Built {
         library: at("built.so"),
         chooser: at("chooser.so"),
+        provider: at("provider.so"),
         headers: at("headers"),
         command: at("command"),
         share: at("share"),
@@ -84,6 +86,7 @@ fn the_component_is_a_link_to_the_chooser_of_the_library() {
     let library = fs::canonicalize(home.join(".local/lib/ibex/openmpi-4.1.4/libibex.so")).unwrap();
     assert_eq!(fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap(), library);
     assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
+    assert_eq!(fs::read(home.join(".local/lib/libfabric/libibex-fi.so")).unwrap(), b"the provider");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
     let command = home.join(".local/bin/ibex");

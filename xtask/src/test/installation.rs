@@ -24,6 +24,10 @@ pub(super) fn comes_and_goes(workspace: &Workspace) -> Result<()> {
             bail!("an installation under {} has not both {} and its {page}", prefix.display(), program.display());
         }
     }
+    let provider = prefix.join("lib/libfabric/libibex-fi.so");
+    if !provider.is_file() {
+        bail!("an installation has no {}", provider.display());
+    }
     install::take_away_from(&prefix)?;
     if prefix.exists() {
         bail!("uninstall left something in {}", prefix.display());
