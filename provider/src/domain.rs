@@ -14,11 +14,14 @@ use crate::entry::{Result, done, table};
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, object_if, pointer};
+use crate::mr::Regions;
 use crate::{adapter, av, cntr, cq, endpoint, mr, sys};
 
 /// A domain.
 pub(crate) struct Domain {
     device: Mutex<Option<Arc<Device>>>,
+    /// The open memory regions.
+    pub(crate) regions: Regions,
     _fabric: Arc<Fabric>,
 }
 
@@ -30,7 +33,7 @@ impl Class for Domain {
 
 impl Domain {
     pub(crate) fn new(fabric: Arc<Fabric>) -> Self {
-        Domain { device: Mutex::default(), _fabric: fabric }
+        Domain { device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
     }
 
     /// Returns the device; the first call opens it.

@@ -5,10 +5,10 @@
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
 //! how C holds them, `entry` how C calls them, `sys` libfabric's types; `adapter` chooses and opens ports, `log` prints
 //! by libfabric. `host` makes an endpoint a host of the engine's messenger, which does the rest; `registration` has the
-//! memory of long messages that the adapter reads.
+//! memory of long messages that the adapter reads, and `rma` the one-sided operations.
 //!
-//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs` and `registration`, for the memory
-//! of messages.
+//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs` and `rma`,
+//! for the memory of operations.
 //! Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
 //!
 //! - F1: a program passes only fids, C's handles of objects, of objects that it has opened and not closed.
@@ -37,6 +37,7 @@ mod info;
 mod log;
 mod mr;
 mod registration;
+mod rma;
 mod sys;
 #[cfg(test)]
 mod tests;

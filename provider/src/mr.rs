@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory regions (`fi_mr(3)`). No operation needs one (`mr_mode` 0, and there is no remote memory access yet), so a
-//! region only has its key.
+//! Memory regions (`fi_mr(3)`): memory of the program that peers may read or write, registered with the protection
+//! domain of its domain. Peers name it by the adapter's key and by virtual addresses (`FI_MR_PROV_KEY`,
+//! `FI_MR_VIRT_ADDR`).
 //!
-//! Grade: setup. Threads: any. Tests: `tests/`.
+//! Operations of an endpoint with itself do not use the adapter. They find the region in the domain's [`Regions`], and
+//! check the same. Grade: setup; [`Regions::check`] pending. Threads: any. Tests: `tests/`, and `hw-tests`.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::sync::Arc;
+
+use ibex::limits;
+use ibex_ffi::verbs::{self, Access};
+use parking_lot::Mutex;
 
 use crate::domain::Domain;
 use crate::entry::{Result, done, table};
 use crate::fid::{self, Class, give, head, object};
-use crate::sys;
+use crate::{log, sys};
 
-/// A memory region.
+/// Access to a region that a program may ask for.
+const ACCESS: u64 =
+    sys::FI_SEND | sys::FI_RECV | sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+
+/// A memory region. While it is open, its memory stays mapped (`FI_MR_ALLOCATED`).
 pub(crate) struct MemoryRegion {
-    _domain: Arc<Domain>,
+    key: u32,
+    domain: Arc<Domain>,
+    _registered: verbs::MemoryRegion,
 }
 
 impl Class for MemoryRegion {
@@ -23,64 +37,184 @@ impl Class for MemoryRegion {
     const NUMBER: u32 = sys::FI_CLASS_MR;
 }
 
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        self.domain.regions.0.lock().remove(&self.key);
+    }
+}
+
+#[allow(dead_code, reason = "for operations of an endpoint with itself")]
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    length: usize,
+    access: u64,
+}
+
+#[allow(dead_code, reason = "as above")]
+impl Region {
+    /// Whether it permits `access` to this range.
+    fn permits(self, address: u64, length: usize, access: u64) -> bool {
+        let inside = |offset| offset <= self.length as u64 && length as u64 <= self.length as u64 - offset;
+        self.access & access != 0 && address.checked_sub(self.start).is_some_and(inside)
+    }
+}
+
+/// The open regions of a domain, by key.
+#[derive(Default)]
+pub(crate) struct Regions(Mutex<HashMap<u32, Region>>);
+
+#[allow(dead_code, reason = "as above")]
+impl Regions {
+    /// Whether a region with this key permits `access` (`FI_REMOTE_*`) to the range.
+    pub(crate) fn check(&self, key: u64, (address, length): (u64, usize), access: u64) -> bool {
+        let known = u32::try_from(key).ok().and_then(|key| self.0.lock().get(&key).copied());
+        known.is_some_and(|region| region.permits(address, length, access))
+    }
+}
+
+/// Returns the adapter's rights for `access`. A right to write for peers needs that of this process.
+fn rights(access: u64) -> Access {
+    let local = sys::FI_RECV | sys::FI_READ | sys::FI_REMOTE_WRITE;
+    [
+        (local, Access::LOCAL_WRITE),
+        (sys::FI_REMOTE_WRITE, Access::REMOTE_WRITE),
+        (sys::FI_REMOTE_READ, Access::REMOTE_READ),
+    ]
+    .into_iter()
+    .filter(|(flags, _)| access & flags != 0)
+    .fold(Access::empty(), |rights, (_, right)| rights | right)
+}
+
+/// Registers memory for the adapter's accesses. Prints why it cannot.
+///
+/// # Safety
+/// While the registration lives, the memory stays mapped to the same pages, and `access` does not conflict with a Rust
+/// reference (R1).
+pub(crate) unsafe fn registered(
+    domain: &Arc<verbs::ProtectionDomain>,
+    (start, length): (usize, usize),
+    access: Access,
+) -> Result<verbs::MemoryRegion> {
+    let failed = |error: io::Error| {
+        let advice =
+            limits::advice(&error, Some(length as u64)).map_or_else(String::new, |advice| format!(". {advice}"));
+        let why = format!("registering {length} bytes at {start:#x} failed: {error}{advice}");
+        log::line(sys::FI_LOG_WARN, sys::FI_LOG_MR, &why);
+        error.raw_os_error().map_or(sys::FI_EIO, |number| number as u32)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { domain.register(start, length, access) }.map_err(failed)
+}
+
 static OPERATIONS: sys::fi_ops = fid::only_closed::<MemoryRegion>();
 
 /// The functions of a domain that register memory.
 pub(crate) static FUNCTIONS: sys::fi_ops_mr = table!(fi_ops_mr { reg: reg, regv: regv, regattr: regattr; absent: });
 
 /// # Safety
-/// F1, F2.
-unsafe fn register(domain: *mut sys::fid, key: u64, place: *mut *mut sys::fid_mr, context: *mut c_void) -> Result<()> {
-    // SAFETY: F1.
-    let region = MemoryRegion { _domain: Arc::clone(unsafe { object::<Domain>(domain) }) };
-    let fid = head::<MemoryRegion>(context, &OPERATIONS);
+/// F1, F2: `iov` is null or has `count` elements. The memory stays mapped until the region is closed.
+unsafe fn register(
+    domain: *mut sys::fid,
+    (iov, count): (*const sys::iovec, usize),
+    (access, offset, flags): (u64, u64, u64),
+    place: *mut *mut sys::fid_mr,
+    context: *mut c_void,
+) -> Result<()> {
+    if flags != 0 {
+        return Err(sys::FI_EBADFLAGS);
+    }
     // SAFETY: F2.
-    unsafe { give(sys::fid_mr { fid, mem_desc: std::ptr::null_mut(), key }, Arc::new(region), place) }
+    let memory = unsafe { iov.as_ref() }.filter(|_| count == 1).ok_or(sys::FI_EINVAL)?;
+    let (start, length) = (memory.iov_base.expose_provenance(), memory.iov_len);
+    if length == 0 || offset != 0 || access & !ACCESS != 0 {
+        return Err(sys::FI_EINVAL);
+    }
+    // SAFETY: F1.
+    let domain = unsafe { object::<Domain>(domain) };
+    // SAFETY: the caller's promise; the provider makes no reference to memory of a program.
+    let registered = unsafe { registered(domain.device()?.domain(), (start, length), rights(access)) }?;
+    let key = registered.rkey();
+    domain.regions.0.lock().insert(key, Region { start: start as u64, length, access });
+    let region = MemoryRegion { key, domain: Arc::clone(domain), _registered: registered };
+    let fid = head::<MemoryRegion>(context, &OPERATIONS);
+    // Operations need no descriptor (`FI_MR_LOCAL`); this one only differs from null.
+    let mem_desc = std::ptr::without_provenance_mut(key as usize);
+    // SAFETY: F2.
+    unsafe { give(sys::fid_mr { fid, mem_desc, key: key.into() }, Arc::new(region), place) }
 }
 
-/// `fi_mr_reg`.
+/// `fi_mr_reg`. The requested key is ignored, because keys are the adapter's.
 unsafe extern "C" fn reg(
     domain: *mut sys::fid,
-    _: *const c_void,
-    _: usize,
+    buffer: *const c_void,
+    length: usize,
+    access: u64,
+    offset: u64,
     _: u64,
-    _: u64,
-    key: u64,
-    _: u64,
+    flags: u64,
     place: *mut *mut sys::fid_mr,
     context: *mut c_void,
 ) -> c_int {
+    let memory = sys::iovec { iov_base: buffer.cast_mut(), iov_len: length };
     // SAFETY: F1, F2.
-    done("fi_mr_reg", || unsafe { register(domain, key, place, context) })
+    done("fi_mr_reg", || unsafe { register(domain, (&raw const memory, 1), (access, offset, flags), place, context) })
 }
 
 /// `fi_mr_regv`.
 unsafe extern "C" fn regv(
     domain: *mut sys::fid,
-    _: *const sys::iovec,
-    _: usize,
+    iov: *const sys::iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
     _: u64,
-    _: u64,
-    key: u64,
-    _: u64,
+    flags: u64,
     place: *mut *mut sys::fid_mr,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: F1, F2.
-    done("fi_mr_regv", || unsafe { register(domain, key, place, context) })
+    done("fi_mr_regv", || unsafe { register(domain, (iov, count), (access, offset, flags), place, context) })
 }
 
 /// `fi_mr_regattr`.
 unsafe extern "C" fn regattr(
     domain: *mut sys::fid,
     attributes: *const sys::fi_mr_attr,
-    _: u64,
+    flags: u64,
     place: *mut *mut sys::fid_mr,
 ) -> c_int {
     done("fi_mr_regattr", || {
         // SAFETY: F2.
-        let attributes = unsafe { attributes.as_ref() }.ok_or(sys::FI_EINVAL)?;
+        let of = unsafe { attributes.as_ref() }.ok_or(sys::FI_EINVAL)?;
+        let memory = (sys::mr_iov(of), of.iov_count);
         // SAFETY: F1, F2.
-        unsafe { register(domain, attributes.requested_key, place, attributes.context) }
+        unsafe { register(domain, memory, (of.access, of.offset, flags), place, of.context) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_permits_what_it_was_registered_for_within_its_bounds() {
+        let regions = Regions::default();
+        let (start, length, access) = (0x1000, 64, sys::FI_REMOTE_READ);
+        regions.0.lock().insert(7, Region { start, length, access });
+        let may = |key, address, length, access| regions.check(key, (address, length), access);
+        let (read, write) = (sys::FI_REMOTE_READ, sys::FI_REMOTE_WRITE);
+        assert!(may(7, 0x1000, 64, read) && may(7, 0x103f, 1, read) && may(7, 0x1040, 0, read));
+        assert!(!may(7, 0x1000, 64, write), "it is only read");
+        assert!(!may(7, 0x1000, 65, read) && !may(7, 0xfff, 1, read) && !may(7, 0x1041, 0, read));
+        assert!(!may(7, u64::MAX, 8, read) && !may(7, 0x1001, usize::MAX, read));
+        assert!(!may(8, 0x1000, 1, read) && !may(7 | 1 << 32, 0x1000, 1, read), "another key");
+    }
+
+    #[test]
+    fn a_right_of_peers_to_write_includes_that_of_the_adapter() {
+        assert_eq!(rights(sys::FI_REMOTE_WRITE), Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+        assert_eq!(rights(sys::FI_REMOTE_READ | sys::FI_SEND), Access::REMOTE_READ);
+        assert_eq!(rights(sys::FI_RECV), Access::LOCAL_WRITE);
+    }
 }

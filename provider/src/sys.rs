@@ -36,6 +36,9 @@ pub(crate) const fn version(major: u32, minor: u32) -> u32 {
 /// `FI_PROV_SPECIFIC` of a number: the provider's own value. libfabric 2 has no such name any more.
 pub(crate) const PROVIDER_SPECIFIC: u32 = 1 << 31;
 
+/// `FI_MR_BASIC`: the `mr_mode` that stands for all bits of memory registered with an adapter. Deprecated in libfabric 2.
+pub(crate) const MR_BASIC: i32 = 1;
+
 /// `FI_MR_SCALABLE`: the `mr_mode` of versions before 1.5 that needs nothing. Deprecated in libfabric 2.
 pub(crate) const MR_SCALABLE: i32 = 1 << 1;
 
@@ -52,4 +55,10 @@ pub(crate) fn data_progress(attributes: &fi_domain_attr) -> fi_progress {
 pub(crate) fn set_data_progress(attributes: &mut fi_domain_attr, progress: fi_progress) {
     // SAFETY: as above.
     unsafe { std::ptr::from_mut(attributes).byte_add(DATA_PROGRESS).cast::<fi_progress>().write(progress) }
+}
+
+/// Returns the pieces of a registration, which are in a union since libfabric 1.20: the first field.
+pub(crate) fn mr_iov(attributes: &fi_mr_attr) -> *const iovec {
+    // SAFETY: the first field is this pointer in every version.
+    unsafe { std::ptr::from_ref(attributes).cast::<*const iovec>().read() }
 }

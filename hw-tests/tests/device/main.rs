@@ -26,6 +26,7 @@ mod listed;
 mod local;
 mod memory;
 mod nodes;
+mod one_sided;
 mod programs;
 mod provider;
 mod pulled;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         recorder::tests,
         waits::tests,
         provider::tests,
+        one_sided::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

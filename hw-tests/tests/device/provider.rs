@@ -44,7 +44,7 @@ fn library() -> Result<PathBuf> {
 }
 
 /// Makes a folder with the provider under the name that libfabric looks for. Returns it with `FI_PROVIDER_PATH`.
-fn installed() -> Result<(Folder, String)> {
+pub(crate) fn installed() -> Result<(Folder, String)> {
     let folder = Folder::new("ibex-provider")?;
     symlink(library()?, folder.file("libibex-fi.so")).context("cannot name the library as libfabric wants it")?;
     let path = folder.path().display().to_string();

@@ -15,7 +15,7 @@ use crate::domain::Domain;
 use crate::entry::{call, done, table};
 use crate::eq::EventQueue;
 use crate::fid::{self, give, head, object, object_if, pointer};
-use crate::{info, sys};
+use crate::{info, rma, sys};
 
 static OPERATIONS: sys::fi_ops = table!(fi_ops {
     close: fid::close::<Endpoint>, bind: bind, control: control;
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn open(
             ops: pointer(&FUNCTIONS),
             cm: pointer(&NAMES),
             msg: pointer(&transfers::MESSAGES),
-            rma: pointer(&transfers::REMOTE_MEMORY),
+            rma: pointer(&rma::calls::FUNCTIONS),
             tagged: pointer(&transfers::TAGGED),
             atomic: pointer(&transfers::ATOMICS),
             collective: pointer(&transfers::COLLECTIVES),

@@ -9,7 +9,7 @@ mod bind;
 mod calls;
 pub(crate) mod members;
 pub(crate) mod reports;
-mod transfers;
+pub(crate) mod transfers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ pub(crate) struct Endpoint {
     /// Whether receives name a source (`FI_DIRECTED_RECV`).
     is_directed: bool,
     /// Default flags of its sends and of its receives (`fi_tx_attr.op_flags`, `fi_rx_attr.op_flags`).
-    flags: [u64; 2],
+    pub(crate) flags: [u64; 2],
     domain: Arc<Domain>,
 }
 
@@ -82,7 +82,7 @@ impl Endpoint {
         }
         let (port, address) = adapter::open(&*self.domain.device()?, &vector)?;
         let shared = Shared::new(port);
-        let state = Mutex::new(State::new(&shared, vector, address.name(), reports));
+        let state = Mutex::new(State::new(&shared, (Arc::clone(&self.domain), vector), address.name(), reports));
         self.enabled.set(Enabled { shared, state, address }).map_err(|_| sys::FI_EOPBADSTATE)
     }
 
@@ -93,7 +93,7 @@ impl Endpoint {
 
     /// Enters the endpoint; an error until it is enabled.
     #[inline]
-    fn enter(&self) -> Result<(&Shared, MutexGuard<'_, State>)> {
+    pub(crate) fn enter(&self) -> Result<(&Shared, MutexGuard<'_, State>)> {
         let enabled = self.enabled.get().ok_or(sys::FI_EOPBADSTATE)?;
         Ok((&enabled.shared, enabled.state.lock()))
     }

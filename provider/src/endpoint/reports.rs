@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! Made when the endpoint is enabled; called by `host/calls.rs`. Grade: hot. Threads: the one that has entered the
-//! endpoint. Tests: `hw-tests`.
+//! Made when the endpoint is enabled; called by `host/calls.rs` and `rma`. Grade: hot. Threads: the one that has entered
+//! the endpoint. Tests: `hw-tests`.
 
 use std::sync::Arc;
 
@@ -35,33 +35,42 @@ impl Reports {
         self.queue(direction).is_some_and(|bound| !bound.is_selective || flags & sys::FI_COMPLETION != 0)
     }
 
+    /// Returns the queue of the operations with these flags: those that this endpoint has started, or not.
     #[inline]
-    fn queue(&self, direction: u64) -> Option<&BoundQueue> {
-        if direction & sys::FI_SEND == 0 { self.receives.as_ref() } else { self.sends.as_ref() }
+    fn queue(&self, flags: u64) -> Option<&BoundQueue> {
+        if flags & (sys::FI_RECV | sys::FI_REMOTE_WRITE) != 0 { self.receives.as_ref() } else { self.sends.as_ref() }
     }
 
-    /// Reports an operation that has succeeded.
+    /// Reports a message that was sent or received.
     #[inline(always)]
     pub(crate) fn completed(&self, call: Call, completion: &Completion) {
-        if call.is_silent {
-            return;
+        if !call.is_silent {
+            self.succeeded(call.is_reported, completion);
         }
+    }
+
+    /// Reports a send or a receive that has failed.
+    #[cold]
+    pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure) {
+        if !call.is_silent {
+            self.refused(completion, failure);
+        }
+    }
+
+    /// Reports any operation that has succeeded. `is_reported`: it is written to the queue.
+    #[inline(always)]
+    pub(crate) fn succeeded(&self, is_reported: bool, completion: &Completion) {
         if !self.counters.is_empty() {
             self.count(completion.flags, false);
         }
-        if call.is_reported
-            && let Some(BoundQueue { queue, .. }) = self.queue(completion.flags)
-        {
+        if is_reported && let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
             queue.push(completion);
         }
     }
 
-    /// Reports an operation that has failed.
+    /// Reports any operation that has failed.
     #[cold]
-    pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure) {
-        if call.is_silent {
-            return;
-        }
+    pub(crate) fn refused(&self, completion: Completion, failure: Failure) {
         self.count(completion.flags, true);
         if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
             queue.push_failure(completion, failure);
@@ -70,8 +79,7 @@ impl Reports {
 
     #[inline(never)]
     fn count(&self, flags: u64, has_failed: bool) {
-        let direction = flags & (sys::FI_SEND | sys::FI_RECV);
-        let counters = self.counters.iter().filter(|(_, counted)| counted & direction != 0);
+        let counters = self.counters.iter().filter(|(_, counted)| counted & flags != 0);
         counters.for_each(|(counter, _)| counter.count(has_failed));
     }
 }

@@ -39,7 +39,7 @@ const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MORE | sys::FI_MULTI_REC
 ///
 /// # Safety
 /// F2, A1: `count` elements, each with memory that may be used until the operation has ended.
-unsafe fn pieces(of: *const sys::iovec, count: usize) -> Result<Data> {
+pub(crate) unsafe fn list(of: *const sys::iovec, count: usize) -> Result<Vec<Piece>> {
     if count > MOST_PIECES || (of.is_null() && count > 0) {
         return Err(sys::FI_EINVAL);
     }
@@ -50,7 +50,16 @@ unsafe fn pieces(of: *const sys::iovec, count: usize) -> Result<Data> {
             Piece::new(piece.iov_base.cast(), piece.iov_len)
         }
     };
-    Ok(Data::of(&(0..count).map(piece).collect::<Vec<_>>()))
+    Ok((0..count).map(piece).collect())
+}
+
+/// Returns the pieces of memory of a message.
+///
+/// # Safety
+/// F2, A1: as [`list`].
+unsafe fn pieces(of: *const sys::iovec, count: usize) -> Result<Data> {
+    // SAFETY: F2, A1.
+    unsafe { list(of, count) }.map(|pieces| Data::of(&pieces))
 }
 
 /// Returns one piece of memory.
@@ -73,7 +82,7 @@ fn send_with(
     flags: u64,
 ) -> Result<isize> {
     let (shared, mut state) = endpoint.enter()?;
-    let is_reported = state.reports().is_reported(sys::FI_SEND, flags);
+    let is_reported = state.reports.is_reported(sys::FI_SEND, flags);
     let mode = if flags & DELIVERED == 0 { Mode::Standard } else { Mode::Synchronous };
     let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
     state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
@@ -113,7 +122,7 @@ fn receive_with(
     let from = if endpoint.is_directed { wanted.from } else { sys::FI_ADDR_UNSPEC };
     let wanted = Wanted { from, ..wanted };
     let (shared, mut state) = endpoint.enter()?;
-    let is_reported = state.reports().is_reported(sys::FI_RECV, flags);
+    let is_reported = state.reports.is_reported(sys::FI_RECV, flags);
     let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
     if flags & (sys::FI_MULTI_RECV | SEARCH) == 0 {
         state.receive(shared, call, wanted, data)?;
@@ -167,7 +176,7 @@ fn receive_specially(
 }
 
 /// Checks that a call has only flags that it may have.
-fn known(flags: u64, known: u64) -> Result<u64> {
+pub(crate) fn known(flags: u64, known: u64) -> Result<u64> {
     if flags & !known == 0 { Ok(flags) } else { Err(sys::FI_EBADFLAGS) }
 }
 
@@ -281,6 +290,10 @@ macro_rules! functions {
                     let message = Message { to: of.addr, tag: wanted(of.addr, of).tag, data: remote };
                     // SAFETY: F2, A1.
                     let data = unsafe { pieces(of.msg_iov, of.iov_count)? };
+                    if flags & sys::FI_FENCE != 0 {
+                        let (shared, mut state) = endpoint.enter()?;
+                        state.fence(shared, of.addr)?;
+                    }
                     send(endpoint, ($kind, of.context), message, data, Some(flags))
                 })
             }
@@ -362,10 +375,6 @@ pub(super) static TAGGED: sys::fi_ops_tagged = table!(fi_ops_tagged {
     sendmsg: tagged::sendmsg, inject: tagged::inject_, senddata: tagged::senddata, injectdata: tagged::injectdata;
     absent:
 });
-
-/// `fi_rma(3)`.
-pub(super) static REMOTE_MEMORY: sys::fi_ops_rma =
-    table!(fi_ops_rma { absent: read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata });
 
 /// `fi_atomic(3)`.
 pub(super) static ATOMICS: sys::fi_ops_atomic = table!(fi_ops_atomic {

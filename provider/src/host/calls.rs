@@ -261,7 +261,7 @@ impl State {
 
     /// Makes the reports that wait for the address of a source. No port is entered.
     #[cold]
-    pub(super) fn put_late(&mut self, shared: &Shared) {
+    pub(crate) fn put_late(&mut self, shared: &Shared) {
         while let Some(Report { call, mut completion, source, failure }) = self.late.pop_front() {
             completion.source = source.map_or(sys::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
             match failure {
@@ -278,14 +278,14 @@ impl State {
     }
 
     #[inline]
-    pub(super) fn is_usable(&self) -> Result<()> {
+    pub(crate) fn is_usable(&self) -> Result<()> {
         if self.is_broken { Err(sys::FI_ENOTCONN) } else { Ok(()) }
     }
 
     /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations:
     /// none waits for ever.
     #[inline(always)]
-    pub(super) fn leave(&mut self, shared: &Shared) {
+    pub(crate) fn leave(&mut self, shared: &Shared) {
         if self.buffers.are_due() {
             self.post_due(shared);
         }
@@ -314,5 +314,6 @@ impl State {
             let text = "a peer is lost; FI_LOG_LEVEL=warn has the reason";
             self.reports.failed(call, completion, Failure { error: sys::FI_EIO, excess: 0, text });
         }
+        self.rma.fail_all(&self.reports);
     }
 }

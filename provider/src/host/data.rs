@@ -26,6 +26,11 @@ impl Piece {
         self.length
     }
 
+    /// Returns the address of the first byte, for the adapter.
+    pub(crate) fn address(self) -> usize {
+        self.start.expose_provenance()
+    }
+
     /// Returns the part behind the first bytes.
     pub(crate) fn behind(self, length: usize) -> Self {
         let length = length.min(self.length);

@@ -93,13 +93,14 @@ const READ: u64 = 2;
 const SENT: u64 = 3;
 const TURN: u64 = 4;
 
-/// Takes the completions of silent send buffers in place.
+/// Takes the completions of silent send buffers in place, and those of one-sided operations.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
         match State::record_of(token) {
             Some(Record::Buffer(buffer)) => self.messenger.rails.buffers[0].give_back_silent(buffer),
-            _ => false,
+            Some(_) => false,
+            None => self.rma.ended(token, None, &self.reports),
         }
     }
 }

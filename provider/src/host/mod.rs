@@ -37,10 +37,14 @@ mod progress;
 pub(crate) mod request;
 mod tools;
 
+pub(crate) use peers::OURSELVES;
+
 use crate::adapter::RECEIVE_SIZE;
 use crate::av::AddressVector;
+use crate::domain::Domain;
 use crate::endpoint::reports::Reports;
 use crate::registration::{Registered, Registrations};
+use crate::rma::Rma;
 use crate::sys;
 use calls::Report;
 use data::Data;
@@ -78,7 +82,7 @@ pub(crate) struct Shared {
 /// An endpoint, for the thread that has entered it.
 pub(crate) struct State {
     messenger: messenger::State<State>,
-    requests: Requests,
+    pub(crate) requests: Requests,
     queues: [(Queues<Handle, Tagged>, Lengths); 2],
     peers: Peers,
     buffers: Buffers,
@@ -87,7 +91,10 @@ pub(crate) struct State {
     batch: Option<Box<Batch>>,
     /// Messages that searches have claimed, by the context of the search.
     claimed: HashMap<usize, MessageHandle>,
-    reports: Reports,
+    /// Where the ends of operations are reported.
+    pub(crate) reports: Reports,
+    /// Its one-sided operations.
+    pub(crate) rma: Rma,
     /// Reports that wait until the address of their source is looked up.
     late: VecDeque<Report>,
     /// Whether a peer is lost.
@@ -137,13 +144,13 @@ impl Shared {
 }
 
 impl State {
-    /// Where the ends of operations are reported.
-    pub(crate) fn reports(&self) -> &Reports {
-        &self.reports
-    }
-
     /// Makes the state of an endpoint without operations, which is named `me` and speaks to the peers in `vector`.
-    pub(crate) fn new(shared: &Shared, vector: Arc<AddressVector>, me: PeerName, reports: Reports) -> Self {
+    pub(crate) fn new(
+        shared: &Shared,
+        (domain, vector): (Arc<Domain>, Arc<AddressVector>),
+        me: PeerName,
+        reports: Reports,
+    ) -> Self {
         let tunables = Tunables::default();
         let (counters, registrations) = {
             let port = shared.port.lock();
@@ -165,6 +172,7 @@ impl State {
             batch: Some(Box::default()),
             claimed: HashMap::new(),
             reports,
+            rma: Rma::new(domain),
             late: VecDeque::new(),
             has_failed: false,
             is_broken: false,

@@ -18,7 +18,7 @@ use crate::av::AddressVector;
 use crate::sys;
 
 /// Source of messages from this endpoint itself.
-pub(super) const OURSELVES: u64 = Route::LOOPBACK.bits();
+pub(crate) const OURSELVES: u64 = Route::LOOPBACK.bits();
 
 pub(crate) struct Peers {
     vector: Arc<AddressVector>,
@@ -82,7 +82,7 @@ impl Peers {
 impl State {
     /// Returns the route to an address; `None` if it is not in the address vector.
     #[inline]
-    pub(super) fn route(&mut self, shared: &Shared, address: sys::fi_addr_t) -> Option<Route> {
+    pub(crate) fn route(&mut self, shared: &Shared, address: sys::fi_addr_t) -> Option<Route> {
         match self.peers.routes.get(address as usize) {
             Some(route) if *route != Route::UNKNOWN => Some(*route),
             _ => self.look_up(shared, address),
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it is not in the address vector. No port is entered.
-    pub(super) fn address_of(&mut self, shared: &Shared, source: u64) -> sys::fi_addr_t {
+    pub(crate) fn address_of(&mut self, shared: &Shared, source: u64) -> sys::fi_addr_t {
         match self.peers.address(source) {
             sys::FI_ADDR_NOTAVAIL => self.find_address(shared, source).unwrap_or(sys::FI_ADDR_NOTAVAIL),
             known => known,

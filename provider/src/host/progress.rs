@@ -41,7 +41,9 @@ impl State {
     #[inline(never)]
     fn handle(&mut self, shared: &Shared, batch: &mut Batch, is_short: bool) {
         for completion in batch.completions() {
-            completions::handle(shared, self, 0, completion);
+            if !completions::handle(shared, self, 0, completion) {
+                self.handle_one_sided(shared, completion);
+            }
         }
         if is_short && let Some(mut port) = shared.enter_port(0) {
             port.release(batch);

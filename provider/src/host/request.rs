@@ -11,7 +11,7 @@ use ibex::messenger::route::Route;
 use super::data::Data;
 use super::{Kind, State};
 
-pub(super) type Core = request::Core<State>;
+pub(crate) type Core = request::Core<State>;
 pub(super) type Outcome = request::Outcome<Tagged>;
 
 /// Names a request.
@@ -32,7 +32,7 @@ pub(crate) struct Call {
 }
 
 pub(crate) struct Request {
-    pub(super) core: Core,
+    pub(crate) core: Core,
     pub(super) call: Call,
     /// What a receive has matched.
     pub(super) outcome: Option<Outcome>,
@@ -106,7 +106,7 @@ impl Requests {
     }
 
     /// Returns the requests in use.
-    pub(super) fn active(&self) -> impl Iterator<Item = (Handle, &Request)> {
+    pub(crate) fn active(&self) -> impl Iterator<Item = (Handle, &Request)> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, request)| request.is_active).map(|(index, request)| (Handle(index as u32), request))
     }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 
 use ibex::select::device::PortChoice;
 
-use super::{Asked, check, list, refused};
+use super::{Asked, check, list, refused, registration};
 use crate::entry::{Result, done};
 use crate::{adapter, sys};
 
@@ -45,6 +45,12 @@ fn answer(
     if let Some(asked) = asked {
         check(asked).map_err(|why| refused(&why))?;
     }
+    let mode = registration(version, asked);
+    if asked.is_some_and(|asked| asked.info.caps & sys::FI_RMA != 0)
+        && let Err(why) = &mode
+    {
+        return Err(refused(why));
+    }
     if has_node {
         return Err(refused("the names of hosts are not addresses of this provider: fi_getname gives those"));
     }
@@ -53,13 +59,13 @@ fn answer(
     if wanted.is_some_and(|name| name != list::domain_name(choice).as_c_str()) {
         return Err(refused("the domain has another name"));
     }
-    list::of(choice, version, asked)
+    list::of(choice, (version, mode.ok()), asked)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::info::OFFERED;
+    use crate::info::{KINDS, MR_MODE, OFFERED, ORDER_OF_RMA, PRIMARY, RMA_DIRECTIONS};
     use crate::tests::{choice, free};
     use std::ffi::CStr;
 
@@ -67,6 +73,10 @@ mod tests {
 
     /// Calls with hints that `change` makes. Returns the answer, which a test frees.
     fn ask(change: impl FnOnce(&mut Hints)) -> Result<*mut sys::fi_info> {
+        ask_as(NEW, change)
+    }
+
+    fn ask_as(version: u32, change: impl FnOnce(&mut Hints)) -> Result<*mut sys::fi_info> {
         let mut hints = Hints::default();
         change(&mut hints);
         hints.info.tx_attr = &raw mut hints.tx;
@@ -76,7 +86,7 @@ mod tests {
         hints.info.fabric_attr = &raw mut hints.fabric;
         // SAFETY: F2: the attributes live until the call has returned.
         let asked = unsafe { Asked::of(&raw const hints.info) };
-        answer(NEW, false, hints.flags, asked.as_ref(), || Some(choice()))
+        answer(version, false, hints.flags, asked.as_ref(), || Some(choice()))
     }
 
     #[derive(Default)]
@@ -98,11 +108,12 @@ mod tests {
             let info = &*answer;
             assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED, 0, true));
             assert_eq!((*info.ep_attr).type_, sys::FI_EP_RDM);
-            assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | sys::FI_SEND);
-            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS);
+            let started = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
+            assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA | started);
+            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | ORDER_OF_RMA);
             let domain = &*info.domain_attr;
             assert_eq!(CStr::from_ptr(domain.name), c"mlx5_0:1");
-            assert_eq!((domain.mr_mode, domain.cq_data_size, domain.threading), (0, 8, sys::FI_THREAD_SAFE));
+            assert_eq!((domain.mr_mode, domain.cq_data_size, domain.threading), (MR_MODE, 8, sys::FI_THREAD_SAFE));
             assert!((*info.fabric_attr).prov_name.is_null(), "libfabric fills it in");
             free(answer);
         }
@@ -122,19 +133,69 @@ mod tests {
         // SAFETY: a complete info.
         unsafe {
             let (info, domain) = (&*answer, &*(*answer).domain_attr);
-            assert_eq!(info.caps, sys::FI_TAGGED | sys::FI_SEND | sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM);
+            assert_eq!(info.caps & PRIMARY, sys::FI_TAGGED | sys::FI_SEND);
+            assert_eq!(info.caps & !PRIMARY, sys::FI_FENCE | sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM);
             assert_eq!(((*info.rx_attr).caps, (*info.tx_attr).op_flags), (0, sys::FI_COMPLETION));
-            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | sys::FI_ORDER_ATOMIC_WAW);
+            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | ORDER_OF_RMA | sys::FI_ORDER_ATOMIC_WAW);
             assert_eq!((domain.mr_mode, domain.av_type, domain.threading), (0, sys::FI_AV_MAP, sys::FI_THREAD_DOMAIN));
             free(answer);
         }
+    }
+
+    /// Returns the kinds of operations, the way that memory is registered, and the capabilities of the target.
+    fn registers(version: u32, change: impl FnOnce(&mut Hints)) -> Result<(u64, i32, u64)> {
+        let answer = ask_as(version, change)?;
+        // SAFETY: a complete info.
+        unsafe {
+            let of =
+                ((*answer).caps & KINDS, (*(*answer).domain_attr).mr_mode, (*(*answer).rx_attr).caps & RMA_DIRECTIONS);
+            free(answer);
+            Ok(of)
+        }
+    }
+
+    #[test]
+    fn one_sided_operations_are_offered_to_programs_that_register_memory_with_the_adapter() {
+        let (old, basic) = (sys::version(1, 4), sys::MR_BASIC);
+        let targets = sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+        let rma = |mode: i32| {
+            move |hints: &mut Hints| {
+                hints.info.caps = sys::FI_RMA;
+                hints.domain.mr_mode = mode;
+            }
+        };
+        for (version, mode, answer) in
+            [(NEW, MR_MODE, MR_MODE), (NEW, !3, MR_MODE), (NEW, basic, basic), (old, 0, basic)]
+        {
+            assert_eq!(registers(version, rma(mode)), Ok((sys::FI_RMA, answer, targets)), "mode {mode}");
+        }
+        for (version, mode) in
+            [(NEW, 0), (NEW, sys::MR_SCALABLE), (NEW, MR_MODE & !sys::FI_MR_PROV_KEY), (old, sys::MR_SCALABLE)]
+        {
+            assert_eq!(registers(version, rma(mode)), Err(sys::FI_ENODATA), "mode {mode}");
+        }
+        // A program that does not ask for them by name gets the rest.
+        assert_eq!(registers(NEW, |hints| hints.domain.mr_mode = MR_MODE), Ok((KINDS, MR_MODE, targets)));
+        assert_eq!(registers(NEW, |_| {}), Ok((KINDS & !sys::FI_RMA, 0, 0)));
+        assert_eq!(registers(NEW, |hints| hints.domain.mr_mode = basic), Ok((KINDS, basic, targets)));
+        let one_way = |hints: &mut Hints| {
+            rma(MR_MODE)(hints);
+            hints.info.caps |= sys::FI_WRITE | sys::FI_REMOTE_READ;
+        };
+        assert_eq!(registers(NEW, one_way), Ok((sys::FI_RMA, MR_MODE, sys::FI_REMOTE_READ)));
+        let ordered = |hints: &mut Hints| {
+            rma(MR_MODE)(hints);
+            hints.tx.msg_order = sys::FI_ORDER_WAR;
+        };
+        assert_eq!(registers(NEW, ordered), Err(sys::FI_ENODATA), "an adapter may read after a later write");
     }
 
     #[test]
     fn what_is_not_offered_is_refused() {
         let mut other = *b"other\0";
         let name = other.as_mut_ptr().cast();
-        let changes: [&dyn Fn(&mut Hints); 15] = [
+        let changes: [&dyn Fn(&mut Hints); 16] = [
+            &|hints| hints.info.caps = sys::FI_ATOMIC,
             &|hints| hints.info.caps = sys::FI_RMA,
             &|hints| hints.info.addr_format = sys::FI_SOCKADDR_IN,
             &|hints| hints.ep.type_ = sys::FI_EP_MSG,

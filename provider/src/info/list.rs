@@ -10,8 +10,8 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use ibex::select::device::PortChoice;
 
 use super::{
-    ADDRESS_FORMAT, Asked, CQ_DATA_SIZE, DEPTH, DOMAIN, FABRIC, LONGEST, LONGEST_INJECTED, MANY, MOST_PIECES,
-    OF_RECEIVES, ORDER, PROTOCOL, capabilities,
+    ADDRESS_FORMAT, Asked, CQ_DATA_SIZE, DEPTH, DOMAIN, FABRIC, HAS_MR_BITS, LONGEST, LONGEST_INJECTED, MANY,
+    MOST_PIECES, OF_RECEIVES, OF_SENDS, ORDER, PROTOCOL, capabilities,
 };
 use crate::entry::Result;
 use crate::sys;
@@ -19,8 +19,9 @@ use crate::sys;
 /// Bytes for the fields that later versions add to a structure.
 const SPARE: usize = 256;
 
-/// Versions before 1.5 have other values of `mr_mode`.
-const HAS_MR_BITS: u32 = sys::version(1, 5);
+/// Capabilities to start operations, and to be their target.
+const STARTED: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE;
+const SERVED: u64 = sys::FI_RECV | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
 /// Allocates a zeroed structure.
 ///
@@ -57,8 +58,13 @@ pub(super) fn domain_name(choice: &PortChoice) -> CString {
     CString::new(format!("{}:{}", choice.device, choice.port)).unwrap_or_default()
 }
 
-/// Returns what a program gets that asks for this, in the terms of its version of libfabric's interface.
-pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -> Result<*mut sys::fi_info> {
+/// Returns what a program gets that asks for this, in the terms of its version of libfabric's interface. `mode`: how it
+/// registers memory for one-sided operations; `None`: it cannot have them.
+pub(super) fn of(
+    choice: &PortChoice,
+    (version, mode): (u32, Option<i32>),
+    asked: Option<&Asked<'_>>,
+) -> Result<*mut sys::fi_info> {
     let answer = bare()?;
     // SAFETY: `bare` has just made the info and its attributes, and nobody else refers to them.
     let (info, tx, rx, ep, domain) = unsafe {
@@ -67,7 +73,7 @@ pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -
         let (ep, domain) = (&mut *info.ep_attr, &mut *info.domain_attr);
         (info, tx, rx, ep, domain)
     };
-    let caps = capabilities(asked.map_or(0, |asked| asked.info.caps));
+    let caps = capabilities(asked.map_or(0, |asked| asked.info.caps), mode.is_some());
     info.caps = caps;
     info.addr_format = ADDRESS_FORMAT;
     if let Some(asked) = asked {
@@ -76,18 +82,20 @@ pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -
         (info.dest_addr, info.dest_addrlen) = unsafe { copy(asked.info.dest_addr, asked.info.dest_addrlen) };
     }
 
-    tx.caps = if caps & sys::FI_SEND == 0 { 0 } else { caps & !OF_RECEIVES & !DOMAIN };
+    tx.caps = if caps & STARTED == 0 { 0 } else { caps & !OF_RECEIVES & !DOMAIN };
     tx.op_flags = asked.and_then(|asked| asked.tx).map_or(0, |tx| tx.op_flags);
     tx.msg_order = ORDER | asked.and_then(|asked| asked.tx).map_or(0, |tx| tx.msg_order);
     (tx.inject_size, tx.size, tx.iov_limit) = (LONGEST_INJECTED, DEPTH, MOST_PIECES);
+    tx.rma_iov_limit = MOST_PIECES;
 
-    rx.caps = if caps & sys::FI_RECV == 0 { 0 } else { caps & !sys::FI_SEND & !DOMAIN };
+    rx.caps = if caps & SERVED == 0 { 0 } else { caps & !OF_SENDS & !DOMAIN };
     rx.op_flags = asked.and_then(|asked| asked.rx).map_or(0, |rx| rx.op_flags);
     rx.msg_order = ORDER | asked.and_then(|asked| asked.rx).map_or(0, |rx| rx.msg_order);
     (rx.size, rx.iov_limit) = (DEPTH, MOST_PIECES);
 
     (ep.type_, ep.protocol, ep.protocol_version) = (sys::FI_EP_RDM, PROTOCOL, 1);
     ep.max_msg_size = LONGEST;
+    (ep.max_order_raw_size, ep.max_order_waw_size) = (LONGEST, LONGEST);
     ep.mem_tag_format = u64::MAX;
     (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
 
@@ -105,12 +113,17 @@ pub(super) fn of(choice: &PortChoice, version: u32, asked: Option<&Asked<'_>>) -
     if domain.av_type == sys::FI_AV_UNSPEC {
         domain.av_type = sys::FI_AV_TABLE;
     }
-    domain.mr_mode = if version < HAS_MR_BITS { sys::MR_SCALABLE } else { 0 };
-    (domain.mr_key_size, domain.cq_data_size) = (8, CQ_DATA_SIZE);
+    domain.mr_mode = match mode {
+        Some(mode) if caps & sys::FI_RMA != 0 => mode,
+        _ if wanted.is_some_and(|wanted| wanted.mr_mode == sys::MR_BASIC) => sys::MR_BASIC,
+        _ if version < HAS_MR_BITS => sys::MR_SCALABLE,
+        _ => 0,
+    };
+    (domain.mr_key_size, domain.cq_data_size) = (size_of::<u32>(), CQ_DATA_SIZE);
     (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt, domain.mr_cnt) = (MANY, MANY, MANY, MANY);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (MANY, MANY);
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
-    domain.mr_iov_limit = MOST_PIECES;
+    domain.mr_iov_limit = 1;
     domain.caps = DOMAIN;
     Ok(answer)
 }

@@ -14,27 +14,50 @@ use crate::{log, sys};
 
 pub(crate) use calls::getinfo;
 
-/// Capabilities that a program has to ask for (`fi_getinfo(3)`, "primary capabilities").
-const PRIMARY: u64 = sys::FI_MSG | sys::FI_TAGGED | DIRECTIONS;
+/// Kinds of operations; without one, all. With the directions of each, these are the capabilities that a program has to
+/// ask for (`fi_getinfo(3)`, "primary capabilities").
+const KINDS: u64 = MESSAGES | sys::FI_RMA;
 
-/// Which way data go; without one, both.
-const DIRECTIONS: u64 = sys::FI_SEND | sys::FI_RECV;
+/// Kinds of messages.
+const MESSAGES: u64 = sys::FI_MSG | sys::FI_TAGGED;
+
+/// Which way the data of messages go; without one, both.
+const MESSAGE_DIRECTIONS: u64 = sys::FI_SEND | sys::FI_RECV;
+
+/// Which one-sided operations an endpoint starts, and which reach its memory; without one, all.
+const RMA_DIRECTIONS: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+
+const PRIMARY: u64 = KINDS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS;
 
 /// All capabilities. Each is a line, which is added when it works.
 const OFFERED: u64 = sys::FI_MSG
     | sys::FI_TAGGED
     | sys::FI_SEND
     | sys::FI_RECV
+    | sys::FI_RMA
+    | sys::FI_READ
+    | sys::FI_WRITE
+    | sys::FI_REMOTE_READ
+    | sys::FI_REMOTE_WRITE
     | sys::FI_MULTI_RECV
     | sys::FI_DIRECTED_RECV
     | sys::FI_SOURCE
+    | sys::FI_FENCE
     | DOMAIN;
 
 /// Capabilities of a domain.
 const DOMAIN: u64 = sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM;
 
-/// Capabilities that concern receives alone.
-const OF_RECEIVES: u64 = sys::FI_RECV | sys::FI_MULTI_RECV | sys::FI_DIRECTED_RECV | sys::FI_SOURCE;
+/// Capabilities that concern receives, and access by peers, alone.
+const OF_RECEIVES: u64 = sys::FI_RECV
+    | sys::FI_REMOTE_READ
+    | sys::FI_REMOTE_WRITE
+    | sys::FI_MULTI_RECV
+    | sys::FI_DIRECTED_RECV
+    | sys::FI_SOURCE;
+
+/// Capabilities that concern what an endpoint starts alone.
+const OF_SENDS: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
 
 /// Flags that may be defaults of sends.
 const SEND_FLAGS: u64 = sys::FI_COMPLETION
@@ -46,15 +69,27 @@ const SEND_FLAGS: u64 = sys::FI_COMPLETION
 /// Flags that may be defaults of receives.
 const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MULTI_RECV;
 
-/// Messages to a peer match in the order in which they are sent. All other orders are of operations that are not there
-/// yet, so an answer has those that are asked for.
-const ORDER: u64 = sys::FI_ORDER_SAS;
+/// Messages to a peer match in the order in which they are sent. Writes to a peer arrive in order, and reads see earlier
+/// writes. Orders of atomics are of operations that are not there yet, so an answer has those that are asked for.
+const ORDER: u64 = sys::FI_ORDER_SAS | ORDER_OF_RMA;
+
+const ORDER_OF_RMA: u64 = sys::FI_ORDER_RAW | sys::FI_ORDER_WAW | sys::FI_ORDER_RMA_RAW | sys::FI_ORDER_RMA_WAW;
+
+const ORDER_OF_ATOMICS: u64 =
+    sys::FI_ORDER_ATOMIC_RAR | sys::FI_ORDER_ATOMIC_RAW | sys::FI_ORDER_ATOMIC_WAR | sys::FI_ORDER_ATOMIC_WAW;
+
+/// What a program that uses one-sided operations must do for memory regions: their keys are the adapter's, they are
+/// addressed as in their process, and their memory stays mapped (`fi_mr(3)`).
+const MR_MODE: i32 = sys::FI_MR_VIRT_ADDR | sys::FI_MR_ALLOCATED | sys::FI_MR_PROV_KEY;
+
+/// Versions before 1.5 have other values of `mr_mode`.
+const HAS_MR_BITS: u32 = sys::version(1, 5);
 
 /// Longest message, bytes.
 const LONGEST: usize = 1 << 40;
 
 /// Longest injected message, bytes.
-const LONGEST_INJECTED: usize = 4096;
+pub(crate) const LONGEST_INJECTED: usize = 4096;
 
 /// Number of operations in each direction. Queues grow, so it bounds nothing.
 const DEPTH: usize = 1024;
@@ -149,7 +184,7 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
         at_most("inject_size", tx.inject_size, LONGEST_INJECTED)?;
         at_most("size of sends", tx.size, DEPTH)?;
         at_most("iov_limit of sends", tx.iov_limit, MOST_PIECES)?;
-        at_most("rma_iov_limit", tx.rma_iov_limit, 0)?;
+        at_most("rma_iov_limit", tx.rma_iov_limit, MOST_PIECES)?;
     }
     if let Some(rx) = asked.rx {
         subset("capabilities of receives", rx.caps, OFFERED)?;
@@ -175,16 +210,38 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns the capabilities of an answer: those that are asked for, and the secondary ones. A program that does not ask
-/// for `FI_DIRECTED_RECV` may pass anything as the source of a receive.
-fn capabilities(asked: u64) -> u64 {
-    if asked & PRIMARY == 0 {
-        return OFFERED;
+/// Returns how a program of this version of libfabric registers memory for one-sided operations (`mr_mode`). Otherwise
+/// says why it cannot have them.
+fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> {
+    let order = |of: Option<u64>| subset("order of operations", of.unwrap_or(0), ORDER | ORDER_OF_ATOMICS);
+    order(asked.and_then(|asked| asked.tx).map(|tx| tx.msg_order))?;
+    order(asked.and_then(|asked| asked.rx).map(|rx| rx.msg_order))?;
+    match asked.and_then(|asked| asked.domain).map(|domain| domain.mr_mode) {
+        Some(sys::MR_BASIC) => Ok(sys::MR_BASIC),
+        None | Some(0) if version < HAS_MR_BITS => Ok(sys::MR_BASIC),
+        None => Ok(MR_MODE),
+        Some(mode) if version >= HAS_MR_BITS && mode & MR_MODE == MR_MODE => Ok(MR_MODE),
+        Some(mode) => Err(format!("mr_mode: {mode:#x} has not all of {MR_MODE:#x}, which one-sided operations need")),
     }
-    let directions = if asked & DIRECTIONS == 0 { DIRECTIONS } else { asked & DIRECTIONS };
-    let of_receives = if directions & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
-    let kinds = PRIMARY & !DIRECTIONS;
-    let kinds = if asked & kinds == 0 { kinds } else { asked & kinds };
+}
+
+/// Returns the capabilities of an answer: those that are asked for, and the secondary ones. A program that does not ask
+/// for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that does not name its kinds of operations
+/// gets one-sided ones only if it `registers` memory as they need it.
+fn capabilities(asked: u64, registers: bool) -> u64 {
+    let all = if registers { OFFERED } else { OFFERED & !(sys::FI_RMA | RMA_DIRECTIONS) };
+    if asked & PRIMARY == 0 {
+        return all;
+    }
+    let directions = |kind: u64, directions: u64| match asked & directions {
+        _ if kind == 0 => 0,
+        0 => directions,
+        asked => asked,
+    };
+    let kinds = if asked & KINDS == 0 { all & KINDS } else { asked & KINDS };
+    let primary =
+        kinds | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & sys::FI_RMA, RMA_DIRECTIONS);
+    let of_receives = if primary & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
     let directed = sys::FI_DIRECTED_RECV & !asked;
-    OFFERED & !PRIMARY & !of_receives & !directed | kinds | directions
+    OFFERED & !PRIMARY & !of_receives & !directed | primary
 }

@@ -184,8 +184,8 @@ fn an_operation_that_is_not_there_is_a_function_that_says_so() {
     let absent = -(sys::FI_ENOSYS as isize);
     // SAFETY: F1; the functions refuse whatever they get.
     unsafe {
-        let read = (*(*ep).rma).read.expect("it is there");
-        assert_eq!(read(ep, null_mut(), 0, null_mut(), 0, 0, 0, null_mut()), absent);
+        let write = (*(*ep).atomic).writemsg.expect("it is there");
+        assert_eq!(write(ep, null(), 0), absent);
         let sread = (*(*cq).ops).sread.expect("it is there");
         assert_eq!(sread(cq, null_mut(), 1, null(), 0), absent);
         let service = (*(*av).ops).insertsvc.expect("it is there");
@@ -231,6 +231,30 @@ fn an_endpoint_refuses_what_was_not_offered() {
     // SAFETY: F2.
     let asked = unsafe { info::Asked::of(&raw mut info) }.expect("not null");
     assert!(info::check(&asked).is_err());
+}
+
+#[test]
+fn a_one_sided_operation_of_an_endpoint_that_is_not_enabled_and_a_wrong_one_are_refused() {
+    let all @ Opened { domain, ep, .. } = opened();
+    let [invalid, flags] = [sys::FI_EINVAL, sys::FI_EBADFLAGS].map(|error| -(error as i32));
+    let byte = (&raw const CHOICE).cast::<c_void>();
+    let mut region = null_mut();
+    // SAFETY: F1, F2.
+    unsafe {
+        let rma = &*(*ep).rma;
+        let (read, write) = (rma.read.expect("there"), rma.writemsg.expect("there"));
+        assert_eq!(read(ep, null_mut(), 0, null_mut(), 0, 0, 0, null_mut()), -(sys::FI_EOPBADSTATE as isize));
+        let message = sys::fi_msg_rma { rma_iov_count: info::MOST_PIECES + 1, ..Default::default() };
+        assert_eq!([write(ep, null(), 0), write(ep, &raw const message, 0)], [invalid as isize; 2]);
+        assert_eq!(write(ep, &raw const message, sys::FI_PEEK), flags as isize);
+        let register = (*(*domain).mr).reg.expect("there");
+        let mut asked = |length, access, offset, flags| {
+            register(domain.cast(), byte, length, access, offset, 0, flags, &raw mut region, null_mut())
+        };
+        assert_eq!([asked(0, sys::FI_SEND, 0, 0), asked(1, sys::FI_SEND, 1, 0), asked(1, 1, 0, 0)], [invalid; 3]);
+        assert_eq!(asked(1, sys::FI_SEND, 0, sys::FI_MORE), flags);
+    }
+    all.close();
 }
 
 #[test]

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One-sided operations of the libfabric provider: the programs of hw-tests/libfabric that need no MPI, compiled with the
+//! installed libfabric. Setup grade; one test at a time.
+
+use crate::provider;
+use crate::site::Site;
+use crate::test::Test;
+use anyhow::{Result, ensure};
+use hw_tests::Job;
+
+/// Adapters on which they run, by name: with the usual limits, and with one short of everything.
+const ADAPTERS: [(&str, &str); 2] = [("usual", ""), ("minimal", "profile = \"minimal\"\n")];
+
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = Vec::new();
+    for (name, profile) in ADAPTERS {
+        let said = format!("one-sided operations of a libfabric program move the right bytes by the {name} adapter");
+        tests.push(Test::on_emulated(said, move |site| passes(site, "one_sided", profile, 1)).quick());
+    }
+    let said = "a one-sided operation that the target refuses fails alone, with a reason, and touches no memory";
+    tests.push(Test::on_emulated(said, |site| passes(site, "one_sided_refused", "", 8)).quick());
+    tests
+}
+
+/// Compiles a program, given without its suffix, and runs it.
+const COMPILED: &str = "cc -O1 -Wall -Wextra -Werror $0.c -o $1/program -lfabric && exec $1/program";
+
+/// Checks that a program of the folder passes; each of its `processes` says so.
+fn passes(site: &mut Site, program: &str, profile: &str, processes: usize) -> Result<()> {
+    let (folder, path) = provider::installed()?;
+    let source = format!("{}/libfabric/{program}", env!("CARGO_MANIFEST_DIR"));
+    let job = Job::new(["sh", "-c", COMPILED, &source, &folder.path().display().to_string()]);
+    let job = job.env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex");
+    let adapter = format!("[[device]]\nname = \"hca0\"\n{profile}");
+    let said = site.fabric_on(&adapter)?.run(&job)?.checked()?.stdout;
+    let passed = said.lines().filter(|line| line.ends_with(" passed, 0 failed")).count();
+    ensure!(passed == processes, "{passed} of {processes} processes pass:\n{said}");
+    Ok(())
+}

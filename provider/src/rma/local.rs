@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The local memory of one-sided operations: short data are copied to or from registered slots of the port, long ones
+//! are registered for the operation.
+//!
+//! Called by `rma`. Grade: pending; a registration is a system call. Threads: the one that has entered the endpoint.
+//! Tests: `hw-tests/libfabric`.
+
+use std::sync::Arc;
+
+use ibex::messenger::host::Data as _;
+use ibex::transport::Port;
+use ibex::transport::adapter::verbs::Verbs;
+use ibex_ffi::verbs::{Access, LocalSpan, MemoryRegion, ProtectionDomain};
+
+use super::segments::Span;
+use super::{Direction, Transfer};
+use crate::entry::Result;
+use crate::host::data::{Data, Piece};
+use crate::{mr, sys};
+
+/// Size of a slot, bytes: up to this length a copy costs less than a registration.
+const SLOT: u32 = 16 << 10;
+
+/// Slots that are registered at a time, and most slots.
+const STEP: u32 = 16;
+const MOST: u32 = 256;
+
+/// What an operation holds until it ends.
+pub(super) enum Local {
+    /// Nothing: the port has the bytes.
+    None,
+    /// A slot, and for a read the memory that gets the data.
+    Slot(LocalSpan, Option<Data>),
+    /// Registrations of the pieces. Dropping one ends it.
+    Registered(#[allow(dead_code, reason = "kept while the adapter uses the memory")] Vec<MemoryRegion>),
+}
+
+/// Registered slots.
+#[derive(Default)]
+pub(super) struct Slots {
+    free: Vec<LocalSpan>,
+    count: u32,
+}
+
+impl Slots {
+    /// Makes the local memory of an operation ready for the adapter, and says where it is. `FI_EAGAIN`: all slots are in
+    /// use, by operations that have not ended.
+    pub(super) fn prepare(&mut self, port: &mut Port<Verbs>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
+        let length = of.length();
+        if length > SLOT as usize {
+            return register(&port.domain(), of);
+        }
+        let slot = self.take(port).ok_or(sys::FI_EAGAIN)?;
+        let mut data = Data::of(of.local);
+        let into = match of.direction {
+            Direction::Read => Some(data),
+            Direction::Write => {
+                data.take_all(bytes(slot, length));
+                None
+            }
+        };
+        // SAFETY: R3: slots stay registered as long as the port; R2: this one is the adapter's until `end`.
+        let span = unsafe { Span::registered(slot.addr(), length, slot.lkey()) };
+        Ok((Local::Slot(slot, into), vec![span]))
+    }
+
+    fn take(&mut self, port: &mut Port<Verbs>) -> Option<LocalSpan> {
+        if self.free.is_empty() && self.count < MOST {
+            self.free = port.grow(SLOT, STEP).unwrap_or_default();
+            self.count += self.free.len() as u32;
+        }
+        self.free.pop()
+    }
+
+    /// Takes back what an operation held. The adapter does not use it any more. `is_done`: a read's data are there.
+    pub(super) fn end(&mut self, local: Local, is_done: bool) {
+        let Local::Slot(slot, into) = local else { return };
+        if let Some(mut data) = into.filter(|_| is_done) {
+            let length = data.length();
+            data.put(bytes(slot, length));
+        }
+        self.free.push(slot);
+    }
+}
+
+/// Returns the first bytes of a slot that the adapter does not use.
+fn bytes<'a>(slot: LocalSpan, length: usize) -> &'a mut [u8] {
+    debug_assert!(length <= slot.len() as usize, "a slot is long enough");
+    let start = std::ptr::with_exposed_provenance_mut(slot.addr() as usize);
+    // SAFETY: R1, R2: a slot of the port, which only this endpoint uses, entered by one thread; its operation is not
+    // posted yet, or has ended. The reference is used at once.
+    unsafe { std::slice::from_raw_parts_mut(start, length) }
+}
+
+/// Registers each piece of a long operation.
+fn register(domain: &Arc<ProtectionDomain>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
+    let access = if of.direction == Direction::Read { Access::LOCAL_WRITE } else { Access::empty() };
+    let (mut regions, mut spans) = (Vec::new(), Vec::new());
+    for piece in of.local.iter().filter(|piece| piece.length() > 0) {
+        let region = registration(domain, *piece, access)?;
+        // SAFETY: R3: the operation keeps the registration until it has ended; A1: till then the memory is its own.
+        spans.push(unsafe { Span::registered(piece.address() as u64, piece.length(), region.lkey()) });
+        regions.push(region);
+    }
+    Ok((Local::Registered(regions), spans))
+}
+
+/// Registers memory for one operation.
+fn registration(domain: &Arc<ProtectionDomain>, piece: Piece, access: Access) -> Result<MemoryRegion> {
+    // SAFETY: A1: the memory stays mapped until the operation has ended, and its registration ends then.
+    unsafe { mr::registered(domain, (piece.address(), piece.length()), access) }
+}

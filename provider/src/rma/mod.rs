@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One-sided operations of an endpoint (`fi_rma(3)`): reads and writes of peers' memory regions by the adapter.
+//!
+//! An [`Operation`] is one request of the port, or several: `segments` cuts it at the bounds of its pieces of memory
+//! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
+//! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
+//! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of the
+//! endpoint with itself, `calls` what C calls.
+//!
+//! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
+
+pub(crate) mod calls;
+mod local;
+mod operations;
+mod ourselves;
+mod remote_data;
+mod segments;
+
+use std::sync::Arc;
+
+use ibex::messenger::host::Process as _;
+use ibex::messenger::request::Role;
+use ibex::messenger::route::Route;
+use ibex::transport::adapter::verbs::Verbs;
+use ibex::transport::{EndpointId, Failed, Port, Refused, Token, WhenDiverted};
+use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
+
+use crate::cq::{Completion, Failure};
+use crate::domain::Domain;
+use crate::endpoint::reports::Reports;
+use crate::entry::Result;
+use crate::host::data::Piece;
+use crate::host::{Shared, State};
+use crate::info::LONGEST_INJECTED;
+use crate::sys;
+use local::{Local, Slots};
+use operations::{Operation, Operations};
+use segments::{Remote, Span, segments};
+
+/// Whether the peer's memory is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// Flags of its completion.
+    const fn flags(self) -> u64 {
+        match self {
+            Direction::Read => sys::FI_RMA | sys::FI_READ,
+            Direction::Write => sys::FI_RMA | sys::FI_WRITE,
+        }
+    }
+
+    /// The access that the region of the peer must permit.
+    const fn access(self) -> u64 {
+        match self {
+            Direction::Read => sys::FI_REMOTE_READ,
+            Direction::Write => sys::FI_REMOTE_WRITE,
+        }
+    }
+}
+
+/// How the end of an operation is reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// The program's context, an address.
+    pub(crate) context: usize,
+    /// Whether a successful completion is written.
+    pub(crate) is_reported: bool,
+}
+
+/// What a program asks for.
+pub(crate) struct Transfer<'a> {
+    pub(crate) direction: Direction,
+    /// The peer, in the address vector.
+    pub(crate) peer: sys::fi_addr_t,
+    pub(crate) local: &'a [Piece],
+    pub(crate) remote: &'a [Remote],
+    /// Remote CQ data.
+    pub(crate) data: Option<u64>,
+    pub(crate) end: End,
+    /// Whether the program reuses the memory at once.
+    pub(crate) is_injected: bool,
+    /// Whether all earlier operations with the peer must have ended (`FI_FENCE`).
+    pub(crate) is_fenced: bool,
+}
+
+impl Transfer<'_> {
+    fn length(&self) -> usize {
+        self.local.iter().map(|piece| piece.length()).sum()
+    }
+
+    fn check(&self) -> Result<()> {
+        let length = self.length();
+        let remote = self.remote.iter().try_fold(0, |sum: usize, remote| sum.checked_add(remote.length));
+        match length {
+            _ if remote != Some(length) => Err(sys::FI_EINVAL),
+            _ if self.is_injected && length > LONGEST_INJECTED => Err(sys::FI_EMSGSIZE),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The one-sided operations of an endpoint.
+pub(crate) struct Rma {
+    domain: Arc<Domain>,
+    operations: Operations,
+    slots: Slots,
+}
+
+/// Tag of its messages at the port; that of the messenger's differs.
+const REMOTE_DATA: u8 = 2;
+
+/// Kind of its tokens, in the upper half; those of the messenger's records differ (`host/memory.rs`).
+pub(crate) const TOKEN: u64 = 8;
+
+impl Rma {
+    pub(crate) fn new(domain: Arc<Domain>) -> Self {
+        Rma { domain, operations: Operations::default(), slots: Slots::default() }
+    }
+
+    /// Starts an operation with a peer. If the port cannot take a request any more, those that it has taken end first.
+    fn begin(&mut self, port: &mut Port<Verbs>, to: EndpointId, of: &Transfer<'_>, reports: &Reports) -> Result<()> {
+        if !of.remote.iter().all(|remote| u32::try_from(remote.key).is_ok()) {
+            reports.end(of.direction, of.end, Some(REFUSED));
+            return Ok(());
+        }
+        let number = self.operations.next();
+        let token = Token(TOKEN << 32 | u64::from(number));
+        let length = of.length();
+        let (local, mut posted) = match (of.local, of.remote) {
+            // Nothing to move, but it ends after all earlier ones.
+            _ if length == 0 => {
+                let nowhere = RemoteSpan { addr: 0, rkey: 0 };
+                (Local::None, Posted::of(port.put_inline(to, InlineSpan::EMPTY, nowhere, token)))
+            }
+            ([piece], [remote]) if of.direction == Direction::Write && length <= longest_inline(port) => {
+                (Local::None, Posted::of(port.put_inline(to, piece.span(), remote.span(), token)))
+            }
+            _ => {
+                let (local, spans) = self.slots.prepare(port, of)?;
+                (local, post(port, (to, token), of, &spans))
+            }
+        };
+        if let Some(data) = of.data
+            && !posted.is_refused
+        {
+            let bytes = remote_data::encode(data, length);
+            let bytes = (Arc::<[u8]>::from(bytes), bytes.len() as u32);
+            posted.add(port.queue_bytes(to, REMOTE_DATA, bytes, token, WhenDiverted::Wait));
+        }
+        if posted.count == 0 {
+            self.slots.end(local, false);
+            return Err(sys::FI_ENOTCONN);
+        }
+        let (direction, end, failure) = (of.direction, of.end, posted.is_refused.then_some(LOST));
+        self.operations.put(number, Operation { direction, end, to, posted: posted.count, failure, local });
+        Ok(())
+    }
+
+    /// Handles the end of a request, which may have failed. Returns whether it is one of an operation.
+    #[inline]
+    pub(crate) fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
+        let is_own = token.0 >> 32 == TOKEN;
+        if is_own && let Some(ended) = self.operations.ended(token.0 as u32, failed.map(failure)) {
+            self.end(ended, reports);
+        }
+        is_own
+    }
+
+    fn end(&mut self, ended: Operation, reports: &Reports) {
+        self.slots.end(ended.local, ended.failure.is_none());
+        reports.end(ended.direction, ended.end, ended.failure);
+    }
+
+    /// Fails all operations, once the port is closed.
+    pub(crate) fn fail_all(&mut self, reports: &Reports) {
+        for operation in self.operations.drain() {
+            self.end(Operation { failure: Some(LOST), ..operation }, reports);
+        }
+    }
+}
+
+fn longest_inline(port: &Port<Verbs>) -> usize {
+    port.attributes().max_inline as usize
+}
+
+/// Posts the requests of an operation, until the port refuses one.
+fn post(port: &mut Port<Verbs>, (to, token): (EndpointId, Token), of: &Transfer<'_>, spans: &[Span]) -> Posted {
+    let longest = port.attributes().max_message.min(1 << 30) as usize;
+    let mut posted = Posted { count: 0, is_refused: false };
+    for segment in segments(spans, of.remote, longest) {
+        let (local, remote) = (segment.local(), segment.remote());
+        posted.add(match of.direction {
+            Direction::Read => port.get(to, local, remote, token),
+            Direction::Write => port.put(to, local, remote, token),
+        });
+        if posted.is_refused {
+            break;
+        }
+    }
+    posted
+}
+
+/// The requests of an operation that the port has taken.
+struct Posted {
+    count: u32,
+    is_refused: bool,
+}
+
+impl Posted {
+    fn of(outcome: std::result::Result<(), Refused>) -> Self {
+        Posted { count: u32::from(outcome.is_ok()), is_refused: outcome.is_err() }
+    }
+
+    fn add(&mut self, outcome: std::result::Result<(), Refused>) {
+        self.count += u32::from(outcome.is_ok());
+        self.is_refused = outcome.is_err();
+    }
+}
+
+const REFUSED: Failure = Failure {
+    error: sys::FI_EACCES,
+    excess: 0,
+    text: "the target refuses the access: no region has this key, the range is not inside it, or it does not permit this",
+};
+
+const LOST: Failure = Failure {
+    error: sys::FI_EIO,
+    excess: 0,
+    text: "the connection to the peer failed before the operation was done; FI_LOG_LEVEL=warn has the reason",
+};
+
+const UNANSWERED: Failure =
+    Failure { error: sys::FI_ETIMEDOUT, excess: 0, text: "the peer did not acknowledge the operation" };
+
+fn failure(of: Failed) -> Failure {
+    match of.status {
+        Status::REMOTE_ACCESS | Status::REMOTE_INVALID_REQUEST => REFUSED,
+        Status::RETRY_EXCEEDED | Status::RNR_RETRY_EXCEEDED => UNANSWERED,
+        _ => LOST,
+    }
+}
+
+impl Reports {
+    /// Reports the end of a one-sided operation.
+    fn end(&self, direction: Direction, End { context, is_reported }: End, failure: Option<Failure>) {
+        let completion = Completion { context, flags: direction.flags(), ..Completion::default() };
+        match failure {
+            None => self.succeeded(is_reported, &completion),
+            Some(failure) => self.refused(completion, failure),
+        }
+    }
+}
+
+impl State {
+    /// Starts a one-sided operation.
+    pub(crate) fn transfer(&mut self, shared: &Shared, of: &Transfer<'_>) -> Result<()> {
+        self.is_usable()?;
+        of.check()?;
+        if of.is_fenced {
+            self.fence(shared, of.peer)?;
+        }
+        let route = self.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
+        if route == Route::LOOPBACK {
+            self.transfer_to_ourselves(shared, of);
+            return Ok(());
+        }
+        let begun = {
+            let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
+            self.rma.begin(&mut port, route.to(), of, &self.reports)
+        };
+        self.leave(shared);
+        begun
+    }
+
+    /// Checks that all operations with this peer have ended, and makes progress if they have not. The program calls
+    /// again (`FI_EAGAIN`).
+    pub(crate) fn fence(&mut self, shared: &Shared, peer: sys::fi_addr_t) -> Result<()> {
+        let route = self.route(shared, peer).ok_or(sys::FI_EINVAL)?;
+        if self.is_engaged(route) {
+            self.progress(shared);
+        }
+        if self.is_engaged(route) { Err(sys::FI_EAGAIN) } else { Ok(()) }
+    }
+
+    /// Whether an operation with this peer, or a send to it, has not ended.
+    fn is_engaged(&self, route: Route) -> bool {
+        let is_send = |role: Role| role != Role::Receive;
+        self.rma.operations.all().any(|operation| operation.to == route.to())
+            || self.requests.active().any(|(_, of)| is_send(of.core.role) && of.core.peer == route.bits())
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The operations of an endpoint that have not ended, by number. Grade: pending. Threads: the one that has entered the
+//! endpoint. Tests: below.
+
+use ibex::transport::EndpointId;
+
+use super::local::Local;
+use super::{Direction, End};
+use crate::cq::Failure;
+
+/// An operation with a peer.
+pub(super) struct Operation {
+    pub(super) direction: Direction,
+    pub(super) end: End,
+    pub(super) to: EndpointId,
+    /// Requests at the port that have not ended.
+    pub(super) posted: u32,
+    /// Why a request failed: the first reason.
+    pub(super) failure: Option<Failure>,
+    pub(super) local: Local,
+}
+
+#[derive(Default)]
+pub(super) struct Operations {
+    places: Vec<Option<Operation>>,
+    free: Vec<u32>,
+}
+
+impl Operations {
+    /// Returns the number of the operation that is put next.
+    pub(super) fn next(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.places.len() as u32)
+    }
+
+    pub(super) fn put(&mut self, number: u32, operation: Operation) {
+        match self.free.pop() {
+            Some(free) => self.places[free as usize] = Some(operation),
+            None => self.places.push(Some(operation)),
+        }
+        debug_assert!(self.places[number as usize].is_some(), "`next` has given it");
+    }
+
+    /// Notes the end of a request. Returns the operation if it was the last one.
+    pub(super) fn ended(&mut self, number: u32, failure: Option<Failure>) -> Option<Operation> {
+        let place = self.places.get_mut(number as usize)?;
+        let operation = place.as_mut()?;
+        operation.failure = operation.failure.or(failure);
+        operation.posted -= 1;
+        if operation.posted > 0 {
+            return None;
+        }
+        self.free.push(number);
+        place.take()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Operation> {
+        self.places.iter().flatten()
+    }
+
+    /// Takes all.
+    pub(super) fn drain(&mut self) -> Vec<Operation> {
+        self.free.clear();
+        std::mem::take(&mut self.places).into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rma::{LOST, REFUSED};
+
+    fn operation(context: usize, posted: u32) -> Operation {
+        let (direction, end) = (Direction::Read, End { context, is_reported: true });
+        Operation { direction, end, to: EndpointId::from_index(0), posted, failure: None, local: Local::None }
+    }
+
+    #[test]
+    fn an_operation_ends_with_its_last_request_and_its_first_reason_and_its_number_serves_again() {
+        let mut operations = Operations::default();
+        for (number, posted) in [(0, 1), (1, 3), (2, 1)] {
+            assert_eq!(operations.next(), number);
+            operations.put(number, operation(number as usize, posted));
+        }
+        assert!(operations.ended(1, None).is_none());
+        assert!(operations.ended(1, Some(REFUSED)).is_none());
+        let ended = operations.ended(1, Some(LOST)).expect("it was the last");
+        assert_eq!((ended.end.context, ended.failure), (1, Some(REFUSED)));
+        assert!(operations.ended(1, None).is_none() && operations.ended(7, None).is_none(), "there is no such one");
+        assert_eq!(operations.next(), 1);
+        operations.put(1, operation(9, 1));
+        assert_eq!(operations.next(), 3);
+        assert_eq!(operations.drain().iter().map(|operation| operation.end.context).collect::<Vec<_>>(), [0, 9, 2]);
+        assert_eq!((operations.next(), operations.all().count()), (0, 0));
+    }
+}
