@@ -50,6 +50,11 @@ fn number(variables: &[&str]) -> Option<u32> {
     variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
+/// Returns the number of the job's processes on this host, as far as the environment tells.
+pub(crate) fn processes() -> u32 {
+    number(&LOCAL_SIZES).unwrap_or(1)
+}
+
 fn failed(why: &str) -> u32 {
     log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, why);
     sys::FI_EIO
@@ -74,7 +79,7 @@ pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port
         index: 0,
         me: compact::name(instance, rank),
         instance: Some(instance),
-        processes: number(&LOCAL_SIZES).unwrap_or(1),
+        processes: processes(),
         ports: 1,
         receive_size: RECEIVE_SIZE,
         bounce_size: RECEIVE_SIZE,

@@ -29,6 +29,7 @@ mod nodes;
 mod one_sided;
 mod programs;
 mod provider;
+mod provider_memory;
 mod pulled;
 mod rails;
 mod reasons;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         waits::tests,
         provider::tests,
         one_sided::tests,
+        provider_memory::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

@@ -39,7 +39,7 @@ mod tools;
 
 pub(crate) use peers::OURSELVES;
 
-use crate::adapter::RECEIVE_SIZE;
+use crate::adapter::{self, RECEIVE_SIZE};
 use crate::av::AddressVector;
 use crate::domain::Domain;
 use crate::endpoint::reports::Reports;
@@ -154,7 +154,7 @@ impl State {
         let tunables = Tunables::default();
         let (counters, registrations) = {
             let port = shared.port.lock();
-            (port.counters(), Registrations::new(port.domain()))
+            (port.counters(), Registrations::new(port.domain(), adapter::processes() as usize))
         };
         let flow = Flow::new(tunables.unexpected_memory, WINDOW, counters);
         let rails = Rails::new(std::iter::once(&shared.rail), MOST_BUFFERS);
