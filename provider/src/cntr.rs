@@ -68,6 +68,9 @@ pub(crate) unsafe extern "C" fn open(
         {
             return Err(sys::FI_ENOSYS);
         }
+        if attributes.flags != 0 {
+            return Err(sys::FI_EBADFLAGS);
+        }
         let counter = Arc::new(Counter::new(Arc::clone(domain)));
         let fid = head::<Counter>(context, &OPERATIONS);
         // SAFETY: F2.

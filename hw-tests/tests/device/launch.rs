@@ -329,7 +329,7 @@ fn printed(outcome: &Outcome) -> String {
 }
 
 /// The number of cases in a program's last line, `12 passed, 0 failed`; `None` if one failed or none was run.
-fn cases_passed(stdout: &str) -> Option<u64> {
+pub(crate) fn cases_passed(stdout: &str) -> Option<u64> {
     let line = stdout.lines().rev().find(|line| line.ends_with(" failed"))?;
     let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
     let skipped_all = stdout.lines().any(|line| line.starts_with("skip "));

@@ -22,6 +22,7 @@ mod faults;
 mod flight;
 mod host;
 mod launch;
+mod libfabric;
 mod listed;
 mod local;
 mod memory;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         provider::tests,
         one_sided::tests,
         provider_memory::tests,
+        libfabric::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

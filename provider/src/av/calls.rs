@@ -43,6 +43,10 @@ pub(crate) unsafe extern "C" fn open(
         if attributes.flags & sys::FI_EVENT != 0 || attributes.rx_ctx_bits > 0 {
             return Err(sys::FI_ENOSYS);
         }
+        // A hint: the same number of endpoints on each node.
+        if attributes.flags & !sys::FI_SYMMETRIC != 0 {
+            return Err(sys::FI_EBADFLAGS);
+        }
         if !attributes.name.is_null() {
             log::refused(sys::FI_LOG_AV, "address vectors cannot be shared between processes (fi_av_attr.name)");
             return Err(sys::FI_ENOSYS);
@@ -76,12 +80,16 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     call("fi_av_insert", || {
-        if addresses.is_null() && count > 0 {
+        if flags & !(sys::FI_MORE | sys::FI_SYNC_ERR) != 0 {
+            return Err(sys::FI_EBADFLAGS);
+        }
+        let reports_errors = flags & sys::FI_SYNC_ERR != 0;
+        if count > 0 && (addresses.is_null() || reports_errors && context.is_null()) {
             return Err(sys::FI_EINVAL);
         }
         // SAFETY: F1.
         let vector = unsafe { object::<AddressVector>(vector) };
-        let errors = if flags & sys::FI_SYNC_ERR != 0 { context.cast::<c_int>() } else { std::ptr::null_mut() };
+        let errors = if reports_errors { context.cast::<c_int>() } else { std::ptr::null_mut() };
         let mut successes = 0;
         for index in 0..count {
             // SAFETY: F2: the program passes `count` addresses as `fi_getname` gives them.
@@ -139,9 +147,9 @@ unsafe extern "C" fn lookup(
 /// Copies as much of an address as fits, and stores its length. Returns whether it fits.
 ///
 /// # Safety
-/// F2: `buffer` has `length` bytes.
+/// F2: `buffer` is null or has `length` bytes.
 pub(crate) unsafe fn put(address: &[u8], buffer: *mut c_void, length: &mut usize) -> bool {
-    let fits = address.len().min(*length);
+    let fits = if buffer.is_null() { 0 } else { address.len().min(*length) };
     if fits > 0 {
         // SAFETY: F2.
         unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), buffer.cast(), fits) };

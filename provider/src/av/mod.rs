@@ -11,7 +11,7 @@
 
 mod calls;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ibex::peer::PeerName;
@@ -31,6 +31,8 @@ pub(crate) use calls::{open, put};
 struct Inserted {
     /// By index; `None`: removed.
     addresses: Vec<Option<CompactAddress>>,
+    /// The indexes that are free.
+    removed: BTreeSet<usize>,
     /// The first index of each.
     by_name: HashMap<PeerName, usize>,
 }
@@ -55,16 +57,19 @@ impl AddressVector {
         AddressVector { inserted: RwLock::default(), endpoints: Members::default(), _domain: domain }
     }
 
-    /// Inserts an address. Returns its index.
+    /// Inserts an address. Returns its index, the lowest that is free.
     fn insert(&self, address: CompactAddress) -> sys::fi_addr_t {
         let mut inserted = self.inserted.write();
-        let index = inserted.addresses.len();
-        inserted.addresses.push(Some(address));
+        let index = inserted.removed.pop_first().unwrap_or_else(|| {
+            inserted.addresses.push(None);
+            inserted.addresses.len() - 1
+        });
+        inserted.addresses[index] = Some(address);
         inserted.by_name.entry(address.name()).or_insert(index);
         index as u64
     }
 
-    /// Removes the address with this index; it is not used again.
+    /// Removes the address with this index.
     fn remove(&self, index: sys::fi_addr_t) -> Result<()> {
         let mut inserted = self.inserted.write();
         let address = inserted.addresses.get_mut(index as usize).and_then(Option::take).ok_or(sys::FI_EINVAL)?;
@@ -75,7 +80,9 @@ impl AddressVector {
             other.map(|other| inserted.by_name.insert(name, other));
         }
         drop(inserted);
+        // Endpoints forget it before another address can have the index.
         self.endpoints.forget(index);
+        self.inserted.write().removed.insert(index as usize);
         Ok(())
     }
 
@@ -118,5 +125,6 @@ mod tests {
         assert_eq!((vector.address(one.name()), vector.entry(one.name())), (None, None));
         assert_eq!((vector.remove(2), vector.remove(9)), (Err(sys::FI_EINVAL), Err(sys::FI_EINVAL)));
         assert_eq!(vector.name(sys::FI_ADDR_NOTAVAIL), None);
+        assert_eq!([vector.insert(two), vector.insert(one), vector.insert(one)], [0, 2, 3], "the lowest free indexes");
     }
 }

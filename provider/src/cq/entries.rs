@@ -39,6 +39,9 @@ pub(crate) unsafe extern "C" fn open(
         if attributes.format > sys::FI_CQ_FORMAT_TAGGED {
             return Err(sys::FI_EINVAL);
         }
+        if attributes.flags & !sys::FI_AFFINITY != 0 {
+            return Err(sys::FI_EBADFLAGS);
+        }
         let queue = Arc::new(CompletionQueue::new(Arc::clone(domain), attributes.format));
         let fid = head::<CompletionQueue>(context, &OPERATIONS);
         // SAFETY: F2.
@@ -81,6 +84,9 @@ unsafe extern "C" fn read(queue: *mut sys::fid_cq, buffer: *mut c_void, count: u
     call("fi_cq_read", || {
         // SAFETY: F1.
         let queue = unsafe { object::<CompletionQueue>(queue) };
+        if buffer.is_null() && count > 0 {
+            return Err(sys::FI_EINVAL);
+        }
         // SAFETY: F2: the buffer has room for `count` entries.
         let taken = queue.take(count, |index, completion| unsafe { write(queue.format, buffer, index, completion) })?;
         Ok(taken as isize)
@@ -234,9 +240,10 @@ mod tests {
         assert_eq!((read_one(), read_error()), (-11, -11));
         queue.push(&completion(1));
         queue.push_failure(completion(2), Failure { error: sys::FI_ETRUNC, excess: 9, text: "too long" });
-        assert_eq!((read_one(), read_one()), (-259, -259));
+        queue.push(completion(3));
+        assert_eq!((read_one(), read_one(), read_one()), (1, -259, -259), "in their order");
         assert_eq!((read_error(), read_error()), (1, -11));
-        assert_eq!(read_one(), 1);
+        assert_eq!((read_one(), read_one()), (1, -11));
         assert_eq!((error.op_context.addr(), error.err, error.olen), (2, 265, 9));
         let mut text = [1; 5];
         // SAFETY: the buffer has five bytes.

@@ -61,7 +61,10 @@ pub(crate) struct Failure {
 #[derive(Default)]
 struct Completions {
     completed: VecDeque<Completion>,
-    failed: VecDeque<(Completion, Failure)>,
+    /// With the number of completions before each, counted as `taken` is.
+    failed: VecDeque<(u64, Completion, Failure)>,
+    /// Number of completions that the program has read.
+    taken: u64,
     /// Reasons that have been read, each with its number as index plus one (`prov_errno`).
     reasons: Vec<(&'static str, CString)>,
 }
@@ -96,39 +99,49 @@ impl CompletionQueue {
 
     /// Adds the completion of an operation that failed.
     pub(crate) fn push_failure(&self, completion: Completion, failure: Failure) {
-        self.completions.lock().failed.push_back((completion, failure));
+        let mut completions = self.completions.lock();
+        let before = completions.taken + completions.completed.len() as u64;
+        completions.failed.push_back((before, completion, failure));
     }
 
-    /// Takes up to `count` completions, oldest first. Failures go before all others.
+    /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0 the
+    /// endpoints progress.
     #[inline]
     fn take(&self, count: usize, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
         let mut completions = self.completions.lock();
-        if completions.completed.is_empty() && completions.failed.is_empty() {
+        if count == 0 || completions.completed.is_empty() && completions.failed.is_empty() {
             drop(completions);
             self.endpoints.progress();
             completions = self.completions.lock();
         }
-        if !completions.failed.is_empty() {
-            return Err(sys::FI_EAVAIL);
+        let mut taken = count.min(completions.completed.len());
+        if let Some((before, ..)) = completions.failed.front() {
+            let before = (before - completions.taken) as usize;
+            if before == 0 {
+                return Err(sys::FI_EAVAIL);
+            }
+            taken = taken.min(before);
         }
         if completions.completed.is_empty() {
             return Err(sys::FI_EAGAIN);
         }
+        let most = taken;
         let mut taken = 0;
-        while taken < count
+        while taken < most
             && let Some(completion) = completions.completed.front()
         {
             with(taken, completion);
             completions.completed.pop_front();
             taken += 1;
         }
+        completions.taken += taken as u64;
         Ok(taken)
     }
 
     /// Takes the oldest failure, with the number of its reason.
     fn take_failure(&self) -> Result<(Completion, Failure, usize)> {
         let mut completions = self.completions.lock();
-        let (completion, failure) = completions.failed.pop_front().ok_or(sys::FI_EAGAIN)?;
+        let (_, completion, failure) = completions.failed.pop_front().ok_or(sys::FI_EAGAIN)?;
         let reasons = &mut completions.reasons;
         let known = reasons.iter().position(|(text, _)| *text == failure.text).unwrap_or_else(|| {
             reasons.push((failure.text, CString::new(failure.text).unwrap_or_default()));

@@ -40,18 +40,21 @@ impl Bound {
             return Err(sys::FI_EINVAL);
         }
         let is_selective = flags & sys::FI_SELECTIVE_COMPLETION != 0;
-        for (direction, place) in [(sys::FI_SEND, &mut self.reports.sends), (sys::FI_RECV, &mut self.reports.receives)]
-        {
-            if flags & direction != 0 {
-                set(place, BoundQueue { queue: Arc::clone(queue), is_selective })?;
-            }
+        let places = [(sys::FI_SEND, &mut self.reports.sends), (sys::FI_RECV, &mut self.reports.receives)];
+        let mut places: Vec<_> = places.into_iter().filter(|(direction, _)| flags & direction != 0).collect();
+        if places.iter().any(|(_, place)| place.is_some()) {
+            return Err(sys::FI_EINVAL);
+        }
+        for (_, place) in &mut places {
+            **place = Some(BoundQueue { queue: Arc::clone(queue), is_selective });
         }
         queue.endpoints.add(endpoint);
         Ok(())
     }
 
     pub(super) fn counter(&mut self, endpoint: &Arc<Endpoint>, counter: &Arc<Counter>, flags: u64) -> Result<()> {
-        if flags & !(sys::FI_SEND | sys::FI_RECV | REMOTE) != 0 {
+        let is_counted = self.reports.counters.iter().any(|(_, counted)| counted & flags != 0);
+        if flags == 0 || is_counted || flags & !(sys::FI_SEND | sys::FI_RECV | REMOTE) != 0 {
             return Err(sys::FI_EINVAL);
         }
         self.reports.counters.push((Arc::clone(counter), flags));
@@ -63,9 +66,11 @@ impl Bound {
         set(&mut self.events, Arc::clone(queue))
     }
 
-    /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled.
-    pub(super) fn ready(&self) -> Result<(Arc<AddressVector>, Reports)> {
-        if self.reports.sends.is_none() && self.reports.receives.is_none() && self.reports.counters.is_empty() {
+    /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled: a queue for
+    /// each direction, in which at least failures are reported.
+    pub(super) fn ready(&self, directions: u64) -> Result<(Arc<AddressVector>, Reports)> {
+        let lacks = |direction, queue: &Option<BoundQueue>| directions & direction != 0 && queue.is_none();
+        if lacks(sys::FI_SEND, &self.reports.sends) || lacks(sys::FI_RECV, &self.reports.receives) {
             return Err(sys::FI_ENOCQ);
         }
         let vector = self.vector.clone().ok_or(sys::FI_ENOAV)?;

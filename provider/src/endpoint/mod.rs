@@ -38,6 +38,8 @@ pub(crate) struct Endpoint {
     min_multi_recv: AtomicUsize,
     /// Whether receives name a source (`FI_DIRECTED_RECV`).
     is_directed: bool,
+    /// `FI_SEND`, `FI_RECV` or both.
+    directions: u64,
     /// Default flags of its sends and of its receives (`fi_tx_attr.op_flags`, `fi_rx_attr.op_flags`).
     pub(crate) flags: [u64; 2],
     domain: Arc<Domain>,
@@ -64,11 +66,13 @@ impl Class for Endpoint {
 impl Endpoint {
     /// Makes an endpoint with these capabilities, and default flags of sends and of receives.
     pub(crate) fn new(domain: Arc<Domain>, capabilities: u64, flags: [u64; 2]) -> Self {
+        let directions = capabilities & (sys::FI_SEND | sys::FI_RECV);
         Endpoint {
             bound: Mutex::default(),
             enabled: OnceLock::new(),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             is_directed: capabilities & sys::FI_DIRECTED_RECV != 0,
+            directions: if directions == 0 { sys::FI_SEND | sys::FI_RECV } else { directions },
             flags,
             domain,
         }
@@ -76,7 +80,7 @@ impl Endpoint {
 
     /// Opens the endpoint's port.
     fn enable(&self) -> Result<()> {
-        let (vector, reports) = self.bound.lock().ready()?;
+        let (vector, reports) = self.bound.lock().ready(self.directions)?;
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }

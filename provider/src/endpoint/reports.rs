@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::cntr::Counter;
 use crate::cq::{Completion, CompletionQueue, Failure};
-use crate::host::request::Call;
+use crate::host::request::{Call, Hears};
 use crate::sys;
 
 /// A completion queue of an endpoint.
@@ -41,30 +41,35 @@ impl Reports {
         if flags & (sys::FI_RECV | sys::FI_REMOTE_WRITE) != 0 { self.receives.as_ref() } else { self.sends.as_ref() }
     }
 
-    /// Reports a message that was sent or received.
+    /// Reports a message that was sent or received, or the result of a search. The program gets a buffer for several
+    /// messages back, whether or not it asks for completions.
     #[inline(always)]
     pub(crate) fn completed(&self, call: Call, completion: &Completion) {
-        if !call.is_silent {
-            self.succeeded(call.is_reported, completion);
+        match call.hears {
+            Hears::Nobody => return,
+            Hears::All if !self.counters.is_empty() => self.count(completion.flags, false),
+            Hears::All | Hears::Queue => {}
+        }
+        if call.is_reported || completion.flags & sys::FI_MULTI_RECV != 0 {
+            self.push(completion);
         }
     }
 
-    /// Reports a send or a receive that has failed.
+    /// Reports a send, a receive or a search that has failed.
     #[cold]
     pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure) {
-        if !call.is_silent {
-            self.refused(completion, failure);
+        match call.hears {
+            Hears::Nobody => {}
+            Hears::All => self.refused(completion, failure),
+            Hears::Queue => self.push_failure(completion, failure),
         }
     }
 
-    /// Reports any operation that has succeeded. `is_reported`: it is written to the queue.
-    #[inline(always)]
+    /// Reports a one-sided operation that has succeeded. `is_reported`: it is written to the queue.
     pub(crate) fn succeeded(&self, is_reported: bool, completion: &Completion) {
-        if !self.counters.is_empty() {
-            self.count(completion.flags, false);
-        }
-        if is_reported && let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
-            queue.push(completion);
+        self.count(completion.flags, false);
+        if is_reported {
+            self.push(completion);
         }
     }
 
@@ -72,6 +77,17 @@ impl Reports {
     #[cold]
     pub(crate) fn refused(&self, completion: Completion, failure: Failure) {
         self.count(completion.flags, true);
+        self.push_failure(completion, failure);
+    }
+
+    #[inline(always)]
+    fn push(&self, completion: &Completion) {
+        if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
+            queue.push(completion);
+        }
+    }
+
+    fn push_failure(&self, completion: Completion, failure: Failure) {
         if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
             queue.push_failure(completion, failure);
         }

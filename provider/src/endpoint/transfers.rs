@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 
+use ibex::messenger::host::Data as _;
 use ibex::messenger::request::Mode;
 
 use super::Endpoint;
@@ -13,9 +14,9 @@ use crate::entry::{Result, call, table};
 use crate::fid::object;
 use crate::host::calls::{Found, Message, Wanted};
 use crate::host::data::{Data, Piece};
-use crate::host::request::Call;
+use crate::host::request::{Call, Hears};
 use crate::host::{Kind, Shared, State};
-use crate::info::MOST_PIECES;
+use crate::info::{LONGEST_INJECTED, MOST_PIECES};
 use crate::sys;
 
 /// Flags by which a send completes once it was delivered.
@@ -33,7 +34,7 @@ const SEND_FLAGS: u64 = sys::FI_REMOTE_CQ_DATA
     | sys::FI_FENCE
     | DELIVERED;
 
-const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MORE | sys::FI_MULTI_RECV | SEARCH;
+const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MORE | sys::FI_MULTI_RECV | sys::FI_TRANSMIT_COMPLETE | SEARCH;
 
 /// Returns the pieces of memory of a call.
 ///
@@ -43,14 +44,14 @@ pub(crate) unsafe fn list(of: *const sys::iovec, count: usize) -> Result<Vec<Pie
     if count > MOST_PIECES || (of.is_null() && count > 0) {
         return Err(sys::FI_EINVAL);
     }
-    let piece = |index| {
+    let all = (0..count).map(|index| {
         // SAFETY: F2: there are `count` elements; A1 for the memory.
         unsafe {
             let piece = of.add(index).read();
-            Piece::new(piece.iov_base.cast(), piece.iov_len)
+            piece_of(piece.iov_base.cast(), piece.iov_len)
         }
-    };
-    Ok((0..count).map(piece).collect())
+    });
+    all.collect()
 }
 
 /// Returns the pieces of memory of a message.
@@ -62,14 +63,25 @@ unsafe fn pieces(of: *const sys::iovec, count: usize) -> Result<Data> {
     unsafe { list(of, count) }.map(|pieces| Data::of(&pieces))
 }
 
+/// # Safety
+/// A1.
+#[inline]
+pub(crate) unsafe fn piece_of(start: *mut u8, length: usize) -> Result<Piece> {
+    if start.is_null() && length > 0 {
+        return Err(sys::FI_EINVAL);
+    }
+    // SAFETY: A1.
+    Ok(unsafe { Piece::new(start, length) })
+}
+
 /// Returns one piece of memory.
 ///
 /// # Safety
 /// A1.
 #[inline]
-unsafe fn piece(buffer: *const c_void, length: usize) -> Data {
+unsafe fn piece(buffer: *const c_void, length: usize) -> Result<Data> {
     // SAFETY: A1.
-    Data::Piece(unsafe { Piece::new(buffer.cast_mut().cast(), length) })
+    unsafe { piece_of(buffer.cast_mut().cast(), length) }.map(Data::Piece)
 }
 
 /// Starts a send. `send_` has a copy of its own.
@@ -81,10 +93,13 @@ fn send_with(
     data: Data,
     flags: u64,
 ) -> Result<isize> {
+    if flags & sys::FI_INJECT != 0 {
+        can_be_injected(&data)?;
+    }
     let (shared, mut state) = endpoint.enter()?;
     let is_reported = state.reports.is_reported(sys::FI_SEND, flags);
     let mode = if flags & DELIVERED == 0 { Mode::Standard } else { Mode::Synchronous };
-    let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
+    let call = Call { context: context.addr(), kind, is_reported, hears: Hears::All };
     state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
     Ok(0)
 }
@@ -104,10 +119,23 @@ fn send(
 /// Starts a send that reports nothing, and whose memory is free at once.
 #[inline]
 fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Result<isize> {
+    can_be_injected(&data)?;
     let (shared, mut state) = endpoint.enter()?;
-    let call = Call { context: 0, kind, is_reported: false, is_silent: false };
+    let call = Call { context: 0, kind, is_reported: false, hears: Hears::All };
     state.send(shared, call, message, data, (Mode::Standard, true))?;
     Ok(0)
+}
+
+#[inline]
+fn can_be_injected(data: &Data) -> Result<()> {
+    if data.length() > LONGEST_INJECTED { Err(sys::FI_EMSGSIZE) } else { Ok(()) }
+}
+
+/// The default flags of receives. Buffers for several messages are for untagged ones.
+#[inline(always)]
+fn flags_of_receives(endpoint: &Endpoint, kind: Kind) -> u64 {
+    let other = if kind == Kind::Tagged { sys::FI_MULTI_RECV } else { 0 };
+    endpoint.flags[1] & !other
 }
 
 /// Posts a receive, or searches. `recv` has a copy of its own.
@@ -123,7 +151,7 @@ fn receive_with(
     let wanted = Wanted { from, ..wanted };
     let (shared, mut state) = endpoint.enter()?;
     let is_reported = state.reports.is_reported(sys::FI_RECV, flags);
-    let call = Call { context: context.addr(), kind, is_reported, is_silent: false };
+    let call = Call { context: context.addr(), kind, is_reported, hears: Hears::All };
     if flags & (sys::FI_MULTI_RECV | SEARCH) == 0 {
         state.receive(shared, call, wanted, data)?;
         return Ok(0);
@@ -140,7 +168,7 @@ fn receive(
     data: Data,
     flags: Option<u64>,
 ) -> Result<isize> {
-    receive_with(endpoint, of, wanted, data, flags.unwrap_or(endpoint.flags[1]))
+    receive_with(endpoint, of, wanted, data, flags.unwrap_or_else(|| flags_of_receives(endpoint, of.0)))
 }
 
 /// Posts a buffer for several messages, or searches.
@@ -148,12 +176,15 @@ fn receive(
 fn receive_specially(
     endpoint: &Endpoint,
     (shared, state): (&Shared, &mut State),
-    call: Call,
+    mut call: Call,
     wanted: Wanted,
     data: Data,
     flags: u64,
 ) -> Result<isize> {
     let kind = call.kind;
+    if flags & (sys::FI_PEEK | sys::FI_DISCARD) != 0 {
+        call.hears = Hears::Queue;
+    }
     if flags & sys::FI_MULTI_RECV != 0 {
         let Data::Piece(buffer) = data else { return Err(sys::FI_EINVAL) };
         if kind == Kind::Tagged || flags & SEARCH != 0 {
@@ -205,8 +236,8 @@ macro_rules! functions {
                 call("fi_recv", || {
                     let wanted = Wanted { from, tag: 0 $(+ $tag)?, ignore: 0 $(+ $ignore)? };
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
-                    receive_with(endpoint, ($kind, context), wanted, data, endpoint.flags[1])
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
+                    receive_with(endpoint, ($kind, context), wanted, data, flags_of_receives(endpoint, $kind))
                 })
             }
 
@@ -255,7 +286,7 @@ macro_rules! functions {
                 call("fi_send", || {
                     let message = Message { to, tag: 0 $(+ $tag)?, data: None };
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
                     send_with(endpoint, ($kind, context), message, data, endpoint.flags[0])
                 })
             }
@@ -308,7 +339,7 @@ macro_rules! functions {
                 call("fi_inject", || {
                     let message = Message { to, tag: 0 $(+ $tag)?, data: None };
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
                     inject(endpoint, $kind, message, data)
                 })
             }
@@ -326,7 +357,7 @@ macro_rules! functions {
                 call("fi_senddata", || {
                     let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
                     send(endpoint, ($kind, context), message, data, None)
                 })
             }
@@ -342,7 +373,7 @@ macro_rules! functions {
                 call("fi_injectdata", || {
                     let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
                     inject(endpoint, $kind, message, data)
                 })
             }

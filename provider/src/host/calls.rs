@@ -15,7 +15,7 @@ use ibex::messenger::send;
 use ibex::transport::Sent;
 
 use super::data::Data;
-use super::request::{Call, Handle, Request};
+use super::request::{Call, Handle, Hears, Request};
 use super::{Kind, Shared, State, tag};
 use crate::cq::{Completion, Failure};
 use crate::entry::Result;
@@ -125,12 +125,14 @@ impl State {
         Ok(())
     }
 
-    /// Gives a receive the message that it takes, or posts it.
+    /// Gives a receive the message that it takes, or posts it. Returns whether it is posted.
     #[inline(always)]
-    pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) {
-        if let Posting::Waits(name) = search::post(shared, self, receive, Tagged::pattern(source, tag)) {
-            self.requests.get(receive).core.posted = name;
-        }
+    pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) -> bool {
+        let Posting::Waits(name) = search::post(shared, self, receive, Tagged::pattern(source, tag)) else {
+            return false;
+        };
+        self.requests.get(receive).core.posted = name;
+        true
     }
 
     /// Returns the source and the tag that a receive or a search takes, in the terms of the messenger.
@@ -187,7 +189,7 @@ impl State {
     fn drop_message(&mut self, shared: &Shared, kind: Kind, message: MessageHandle) {
         self.receive_probed(
             shared,
-            Call { context: 0, kind, is_reported: false, is_silent: true },
+            Call { context: 0, kind, is_reported: false, hears: Hears::Nobody },
             message,
             Data::NONE,
         );

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers for several messages (`FI_MULTI_RECV`): a receive is posted for the rest of the buffer; when it matches, the
-//! next one is posted behind its message, until less room is left than `FI_OPT_MIN_MULTI_RECV`.
+//! next one takes its place in the queue, until less room is left than `FI_OPT_MIN_MULTI_RECV`. So a buffer is used up
+//! before the receives that were posted after it.
 //!
 //! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `calls.rs`,
 //! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
 
-use ibex::messenger::matching::FiTag;
+use ibex::messenger::header::WireEnvelope as _;
+use ibex::messenger::matching::{FiTag, Tagged};
 use ibex::messenger::request::Role;
 
 use super::calls::Wanted;
@@ -27,6 +29,8 @@ pub(super) struct Buffer {
     least: usize,
     /// Number of its receives, posted or matched.
     receives: u32,
+    /// Whether a receive is in the queue, and not only about to be posted.
+    is_queued: bool,
 }
 
 /// The buffers of an endpoint.
@@ -45,15 +49,6 @@ impl Buffers {
     /// Whether receives are to be posted.
     pub(super) fn are_due(&self) -> bool {
         !self.due.is_empty()
-    }
-
-    /// Notes that a message of this length has matched a receive of a buffer.
-    pub(super) fn matches(&mut self, buffer: usize, length: usize) {
-        let known = self.get(buffer);
-        known.rest = known.rest.behind(length);
-        if known.has_room() {
-            self.due.push(buffer);
-        }
     }
 
     /// Completes the report of a receive of a buffer, which is given back with its last one.
@@ -95,7 +90,7 @@ impl State {
     ) -> Result<()> {
         self.is_usable()?;
         let from = self.wanted(shared, wanted)?;
-        let buffer = Buffer { call, from, rest, least, receives: 0 };
+        let buffer = Buffer { call, from, rest, least, receives: 0, is_queued: false };
         if !buffer.has_room() {
             return Err(sys::FI_EINVAL);
         }
@@ -112,20 +107,48 @@ impl State {
     /// Posts the receives that are due. No port is entered.
     pub(super) fn post_due(&mut self, shared: &Shared) {
         while let Some(place) = self.buffers.due.pop() {
-            let known = self.buffers.get(place);
-            known.receives += 1;
-            let (call, from, data) = (known.call, known.from, Data::Piece(known.rest));
-            let receive = self.requests.take(Role::Receive, from, data, call);
-            self.requests.get(receive).buffer = Some(place);
-            self.post(shared, receive, from);
+            let (receive, from) = self.next_receive(place);
+            let is_queued = self.post(shared, receive, from);
+            // Otherwise its only receive may have ended, and the buffer with it.
+            if is_queued {
+                self.buffers.get(place).is_queued = true;
+            }
         }
     }
 
-    /// Notes the match of a receive, which may be one of a buffer.
+    /// Makes the receive for the rest of a buffer.
+    fn next_receive(&mut self, place: usize) -> (Handle, (u64, FiTag)) {
+        let known = self.buffers.get(place);
+        known.receives += 1;
+        let (call, from, data) = (known.call, known.from, Data::Piece(known.rest));
+        let receive = self.requests.take(Role::Receive, from, data, call);
+        self.requests.get(receive).buffer = Some(place);
+        (receive, from)
+    }
+
+    /// Notes the match of a receive, which may be one of a buffer: then a receive for the rest follows. A message that
+    /// has just arrived has taken it out of the queue; one that had arrived before kept it from being posted.
     #[inline]
     pub(super) fn note_match(&mut self, receive: Handle, length: usize) {
         if let Some(buffer) = self.requests.get(receive).buffer {
-            self.buffers.matches(buffer, length);
+            self.follow(receive, buffer, length);
         }
+    }
+
+    fn follow(&mut self, receive: Handle, buffer: usize, length: usize) {
+        let name = self.requests.get(receive).core.posted;
+        let known = self.buffers.get(buffer);
+        known.rest = known.rest.behind(length);
+        if !known.has_room() {
+            return;
+        }
+        if !known.is_queued {
+            return self.buffers.due.push(buffer);
+        }
+        let kind = known.call.kind;
+        let (next, (source, tag)) = self.next_receive(buffer);
+        let (queues, lengths) = &mut self.queues[kind as usize];
+        let name = queues.put_back(lengths, name, Tagged::pattern(source, tag), next);
+        self.requests.get(next).core.posted = name;
     }
 }

@@ -109,12 +109,13 @@ impl State {
         Some(route)
     }
 
-    /// Forgets an address that the program has removed.
+    /// Forgets an address that the program has removed: as a destination, and as the source of messages.
     pub(crate) fn forget(&mut self, address: u64) {
-        let Some(route) = self.peers.routes.get_mut(address as usize) else { return };
-        let route = std::mem::replace(route, Route::UNKNOWN);
-        if route != Route::UNKNOWN && route != Route::LOOPBACK {
-            self.peers.known(route).address = sys::FI_ADDR_NOTAVAIL;
+        if let Some(route) = self.peers.routes.get_mut(address as usize) {
+            *route = Route::UNKNOWN;
+        }
+        for peer in self.peers.known.iter_mut().filter(|peer| peer.address == address) {
+            peer.address = sys::FI_ADDR_NOTAVAIL;
         }
     }
 

@@ -27,8 +27,18 @@ pub(crate) struct Call {
     pub(crate) kind: Kind,
     /// Whether a successful completion is written.
     pub(crate) is_reported: bool,
-    /// Whether nobody hears of it: the provider's own.
-    pub(crate) is_silent: bool,
+    pub(crate) hears: Hears,
+}
+
+/// Who hears of the end of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hears {
+    /// Its queue and its counters.
+    All,
+    /// Its queue: a search, which receives nothing.
+    Queue,
+    /// Nobody: it is the provider's own.
+    Nobody,
 }
 
 pub(crate) struct Request {
@@ -80,7 +90,7 @@ impl Requests {
             transfer: Transfer::None,
             watched: Watched::NOTHING,
         };
-        let call = Call { context: 0, kind: Kind::Message, is_reported: false, is_silent: true };
+        let call = Call { context: 0, kind: Kind::Message, is_reported: false, hears: Hears::Nobody };
         self.all.push(Request { core, call, outcome: None, buffer: None, is_active: false });
         Handle(self.all.len() as u32 - 1)
     }

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use super::segments::Remote;
 use super::{Direction, End, Transfer};
 use crate::endpoint::Endpoint;
-use crate::endpoint::transfers::{known, list};
+use crate::endpoint::transfers::{known, list, piece_of};
 use crate::entry::{Result, call, table};
 use crate::fid::object;
 use crate::host::data::Piece;
@@ -71,9 +71,9 @@ fn start_injected(endpoint: &Endpoint, Sides { peer, local, remote }: Sides<'_>,
 ///
 /// # Safety
 /// A1.
-unsafe fn piece(buffer: *const c_void, length: usize) -> [Piece; 1] {
+unsafe fn piece(buffer: *const c_void, length: usize) -> Result<[Piece; 1]> {
     // SAFETY: A1.
-    [unsafe { Piece::new(buffer.cast_mut().cast(), length) }]
+    unsafe { piece_of(buffer.cast_mut().cast(), length) }.map(|piece| [piece])
 }
 
 /// Starts an operation with one piece of remote memory, as long as all local ones.
@@ -131,7 +131,7 @@ unsafe extern "C" fn read(
 ) -> isize {
     call("fi_read", || {
         // SAFETY: F1, A1.
-        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
         start_with_one(endpoint, Direction::Read, &local, (peer, address, key), (None, context))
     })
 }
@@ -173,7 +173,7 @@ unsafe extern "C" fn write(
 ) -> isize {
     call("fi_write", || {
         // SAFETY: F1, A1.
-        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
         start_with_one(endpoint, Direction::Write, &local, (peer, address, key), (None, context))
     })
 }
@@ -216,7 +216,7 @@ unsafe extern "C" fn writedata(
 ) -> isize {
     call("fi_writedata", || {
         // SAFETY: F1, A1.
-        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
         start_with_one(endpoint, Direction::Write, &local, (peer, address, key), (Some(data), context))
     })
 }
@@ -232,7 +232,7 @@ unsafe extern "C" fn inject(
 ) -> isize {
     call("fi_inject_write", || {
         // SAFETY: F1, A1.
-        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
         start_injected(endpoint, Sides { peer, local: &local, remote: &[Remote { address, length, key }] }, None)
     })
 }
@@ -249,7 +249,7 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     call("fi_inject_writedata", || {
         // SAFETY: F1, A1.
-        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)) };
+        let (endpoint, local) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
         start_injected(endpoint, Sides { peer, local: &local, remote: &[Remote { address, length, key }] }, Some(data))
     })
 }

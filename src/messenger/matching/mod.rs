@@ -82,6 +82,11 @@ impl<R: Copy, U, E: MatchBits> Matching<R, U, E> {
         ReceiveHandle(self.posted.insert(pattern, request))
     }
 
+    /// Posts a receive in the place of the one that a search has just returned: those behind it stay behind it.
+    pub fn put_back_posted(&mut self, pattern: Pattern<E>, request: R) -> ReceiveHandle {
+        ReceiveHandle(self.posted.put_back(pattern, request))
+    }
+
     /// Removes and returns the first receive that takes the message.
     #[inline]
     pub fn search_posted(&mut self, envelope: E) -> Searched<R> {

@@ -61,6 +61,21 @@ impl<R: Copy, E: MatchBits> Posted<R, E> {
         handle
     }
 
+    /// Inserts a receive in the place of the one that was taken last: it is as old as that one was. Without the indexes,
+    /// which a search makes again when it needs them.
+    pub(super) fn put_back(&mut self, pattern: Pattern<E>, request: R) -> Handle {
+        let number = self.slab.removed().map_or(self.number, |taken| taken.number);
+        self.clear_indexes();
+        self.len += 1;
+        let list = &mut self.order[pattern.key.side()];
+        let next = self.slab.iter(list).find(|(_, entry)| entry.payload.number > number).map(|(at, _)| at);
+        let handle = self.slab.push(list, pattern.key, Receive { mask: pattern.mask, number, request });
+        if let Some(next) = next {
+            self.slab.move_before(list, handle.at(), next);
+        }
+        handle
+    }
+
     /// Removes the receive that takes the message; returns it and the number of receives compared.
     #[inline]
     pub(super) fn take(&mut self, envelope: E) -> (Option<R>, u32) {
@@ -181,10 +196,14 @@ impl<R: Copy, E: MatchBits> Posted<R, E> {
         let index = self.index_of(mask);
         self.indexes[index].remove(&mut self.slab, at);
         if self.len <= SHORT + 1 {
-            for index in &mut self.indexes {
-                index.clear(self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.key));
-            }
-            self.indexed = false;
+            self.clear_indexes();
         }
+    }
+
+    fn clear_indexes(&mut self) {
+        for index in &mut self.indexes {
+            index.clear(self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.key));
+        }
+        self.indexed = false;
     }
 }

@@ -162,6 +162,23 @@ impl<E, P, const N: usize> Slab<E, P, N> {
         }
     }
 
+    /// Moves an entry of the list in front of another.
+    pub(super) fn move_before(&mut self, list: &mut List, at: u32, next: u32) {
+        self.unlink(list, at);
+        let prev = std::mem::replace(&mut self.at(next).prev, at);
+        let entry = self.at(at);
+        (entry.next, entry.prev) = (next, prev);
+        match self.get_mut(prev) {
+            Some(older) => older.next = at,
+            None => list.head = at,
+        }
+    }
+
+    /// Returns the payload of the entry that was removed last, until the next push.
+    pub(super) fn removed(&self) -> Option<&P> {
+        self.get(self.free).map(|entry| &entry.payload)
+    }
+
     fn unlink(&mut self, list: &mut List, at: u32) {
         let &mut Entry { next, prev, .. } = self.at(at);
         match self.get_mut(prev) {
@@ -247,5 +264,23 @@ mod tests {
         slab.move_to(&mut from, &mut to, 2);
         slab.move_to(&mut from, &mut to, 0);
         assert_eq!((keys(&slab, &from), keys(&slab, &to)), (vec![1, 3], vec![2, 0]));
+    }
+
+    #[test]
+    fn an_entry_moves_in_front_of_another_of_its_list() {
+        for (at, next, order) in
+            [(3, 0, [3, 0, 1, 2]), (3, 2, [0, 1, 3, 2]), (0, 3, [1, 2, 0, 3]), (1, 2, [0, 1, 2, 3])]
+        {
+            let (mut slab, mut list) = (Slab::new(), List::EMPTY);
+            for key in 0..4 {
+                slab.push(&mut list, key, ());
+            }
+            slab.move_before(&mut list, at, next);
+            slab.push(&mut list, 9, ());
+            assert_eq!(keys(&slab, &list), [&order[..], &[9]].concat());
+            slab.remove(&mut list, at);
+            let left: Vec<u64> = order.into_iter().filter(|key| *key != u64::from(at)).chain([9]).collect();
+            assert_eq!(keys(&slab, &list), left);
+        }
     }
 }

@@ -145,6 +145,19 @@ impl<R: Copy + PartialEq, E: MatchBits> Queues<R, E> {
         name
     }
 
+    /// Posts a receive in the place of the one that a message has just taken out, whose name was `name`. No unexpected
+    /// message may match it. Returns its name.
+    pub fn put_back(&mut self, lengths: &Lengths, name: u64, pattern: Pattern<E>, receive: R) -> u64 {
+        if name == FIRST {
+            *self.first_mut() = FirstPlace { pattern, receive: Some(receive) };
+            lengths.set_first(true);
+            return FIRST;
+        }
+        let name = self.matching.put_back_posted(pattern, receive).bits();
+        self.count(lengths);
+        name
+    }
+
     /// Takes a posted receive out; returns false if a message has matched it. `name`: the last result of
     /// [`Self::post`] for this receive. Compares the receive as well, because a receive that matched a message at once
     /// was not posted: its name is then an old one, which another receive may have now.
@@ -322,6 +335,37 @@ mod tests {
             [Some(7), Some(8), None]
         );
         assert_eq!((of.posted(), of.0.is_for_first(Envelope::new(0, 7))), (0, false));
+    }
+
+    /// Any of 40 receives, queued and in the first place, has a successor once it was taken. The queue is long enough
+    /// for indexes.
+    #[test]
+    fn a_receive_that_is_put_back_is_as_old_as_the_one_that_was_taken() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut of = Numbers::default();
+            of.set_raises_events(seed % 2 == 0);
+            let mut waiting: Vec<(i32, usize, u64)> = Vec::new();
+            for number in 0..40 {
+                let tag = random.below(30) as i32;
+                waiting.push((tag, number, of.post_with_events(Pattern::new(0, tag), number)));
+            }
+            for number in 40..400 {
+                let tag = random.below(30) as i32;
+                let place = waiting.iter().position(|(other, ..)| *other == tag);
+                assert_eq!(of.taken_with_events(0, tag), place.map(|place| waiting[place].1), "seed {seed}");
+                let Some(place) = place else { continue };
+                if random.below(4) == 0 {
+                    waiting.remove(place);
+                } else {
+                    let tag = random.below(30) as i32;
+                    let name = of.0.put_back(&of.1, waiting[place].2, Pattern::new(0, tag), number);
+                    waiting[place] = (tag, number, name);
+                }
+                assert_eq!(of.posted() as usize, waiting.len(), "seed {seed}");
+            }
+            assert!(waiting.iter().all(|(_, number, name)| of.cancels(*name, *number)), "seed {seed}");
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn build(workspace: &Workspace, kind: Kind, events: bool) -> Result<()> {
     }
     build::programs(workspace, "benches/mpi")?;
     if kind == Kind::SoftHca {
-        build::verbs_programs(workspace, "benches/verbs")?;
+        build::programs_without_mpi(workspace, "benches/verbs", "-libverbs")?;
     }
     Ok(())
 }

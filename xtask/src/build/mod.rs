@@ -193,9 +193,9 @@ pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<()>
     compiled(workspace, folder, "so", &compiler)
 }
 
-/// Compiles programs that use libibverbs, and no MPI.
-pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<()> {
-    compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library: "-libverbs" })
+/// Compiles programs that use a library (`-libverbs`), and no MPI.
+pub(crate) fn programs_without_mpi(workspace: &Workspace, folder: &str, library: &'static str) -> Result<()> {
+    compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library })
 }
 
 struct Compiler {

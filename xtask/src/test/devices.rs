@@ -129,6 +129,7 @@ fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Resul
     for folder in ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"] {
         build::programs(workspace, folder)?;
     }
+    build::programs_without_mpi(workspace, "hw-tests/libfabric", "-lfabric")?;
     build::preloaded_tools(workspace, "benches/tools")?;
     Ok(vec![
         ("IBEX_COMPONENTS", workspace.components()),
