@@ -2,7 +2,7 @@
 //! Finds the installed library of ibex that belongs to an Open MPI. `cargo xtask install` makes a folder for each Open
 //! MPI, `lib/ibex/openmpi-4.1.4`, and one of the same name for the programs of `ibex bench` in `libexec/ibex`. If two
 //! Open MPIs have one release, the second folder's name has a suffix. The link `openmpi` in the folder leads to that
-//! Open MPI's libopen-pal.so. Called by `trace`, `bench` and `facts`. Grade: setup. Tests: below.
+//! Open MPI's libopen-pal.so. Also finds what all MPIs share. Called by `trace`, `bench`, `run` and `facts`. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -46,6 +46,13 @@ pub(crate) fn release(version: &str) -> Option<String> {
     (end > 0).then(|| version[..end].to_owned())
 }
 
+/// Folders of the libfabric provider: of `cargo xtask install`, of the packages of Debian and RPM, of a build tree.
+const OF_LIBFABRIC: [&str; 4] =
+    ["lib/libfabric", "lib/x86_64-linux-gnu/libfabric", "lib64/libfabric", "ibex/lib/libfabric"];
+
+/// Folders of the components where no Open MPI looks by itself: of an installation with `--prefix`, of a build tree.
+const OF_OPEN_MPI: [&str; 2] = ["lib/openmpi", "ibex/lib/openmpi"];
+
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) prefix: PathBuf,
@@ -63,6 +70,22 @@ impl Installed {
     pub(crate) fn around(command: &Path) -> Self {
         let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf();
         Self { names: names(&prefix.join("lib/ibex")), prefix }
+    }
+
+    pub(crate) fn provider(&self) -> Result<PathBuf> {
+        let files = OF_LIBFABRIC.map(|folder| self.prefix.join(folder).join("libibex-fi.so"));
+        let found = files.iter().find(|file| file.is_file());
+        found.cloned().with_context(|| {
+            format!(
+                "the libfabric provider is not installed: there is no {}. `cargo xtask install` installs it",
+                files[0].display()
+            )
+        })
+    }
+
+    pub(crate) fn components(&self) -> Option<PathBuf> {
+        let folders = OF_OPEN_MPI.map(|folder| self.prefix.join(folder));
+        folders.into_iter().find(|folder| folder.join("mca_pml_ibex.so").exists())
     }
 
     /// Returns the name of the folder for an Open MPI. `None`: the library in `lib` itself counts, because an older

@@ -12,8 +12,10 @@ mod flight;
 mod info;
 mod installed;
 mod known_crash;
+mod launcher;
 mod pages;
 mod parameters;
+mod run;
 mod top;
 mod trace;
 mod view;
@@ -21,7 +23,7 @@ mod view;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Tools for ibex, an RDMA transport for Open MPI
+/// Tools for ibex, an RDMA transport for MPI
 #[derive(Parser)]
 #[command(name = "ibex", version, about, propagate_version = true, max_term_width = 110)]
 struct Arguments {
@@ -35,6 +37,10 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
+    /// Run a job of MPICH, Intel MPI or Open MPI over ibex
+    Run(run::RunArguments),
+    /// Print the variables by which jobs of an MPI use ibex
+    Env(run::EnvArguments),
     /// Measure MPI over ibex, over other transports, and the raw adapter, within this host or between two
     Bench(bench::Arguments),
     /// Show the last events of failed or running processes
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Env(arguments) => run::env(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Flight(arguments) => flight::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

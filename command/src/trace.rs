@@ -7,6 +7,7 @@
 use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
 use crate::known_crash::{self, KnownCrash};
+use crate::launcher::{is_launcher, launched};
 use crate::parameters::nearest;
 use anyhow::{Context, Result, bail};
 use ibex::events::TABLE;
@@ -25,9 +26,6 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-
-/// Open MPI's launchers, which accept variables for the ranks by `-x`.
-const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: record a job, then look at it\n  \
@@ -230,36 +228,6 @@ fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'s
     variables
 }
 
-/// Returns the job's command with these variables for its ranks. Commands such as `timeout 60` may precede it.
-fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Command {
-    let mut command = Command::new(&words[0]);
-    let Some(launcher) = words.iter().position(|word| is_launcher(word)) else {
-        command.args(&words[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
-        return command;
-    };
-    let options: Vec<OsString> = variables
-        .iter()
-        .flat_map(|(name, value)| {
-            let mut given = OsString::from(format!("{name}="));
-            given.push(value);
-            [OsString::from("-x"), given]
-        })
-        .collect();
-    command.args(words.get(1..=launcher).unwrap_or_default()).args(&options);
-    for word in &words[launcher + 1..] {
-        command.arg(word);
-        // Each program of a job has its own options.
-        if word == ":" {
-            command.args(&options);
-        }
-    }
-    command
-}
-
-fn is_launcher(word: &OsStr) -> bool {
-    Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
-}
-
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -392,25 +360,6 @@ mod tests {
         text.split(' ').map(OsString::from).collect()
     }
 
-    fn shown(command: &Command) -> String {
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn mpirun_gets_the_variables_for_each_program() {
-        let variables = [("A", OsString::from("1")), ("B", OsString::from("2,3"))];
-        for (given, made) in [
-            ("mpirun -n 2 ./app -x", "mpirun -x A=1 -x B=2,3 -n 2 ./app -x"),
-            ("timeout 9 /opt/bin/mpiexec ./app", "timeout 9 /opt/bin/mpiexec -x A=1 -x B=2,3 ./app"),
-            ("mpirun -n 1 ./a : -n 1 ./b", "mpirun -x A=1 -x B=2,3 -n 1 ./a : -x A=1 -x B=2,3 -n 1 ./b"),
-        ] {
-            let command = launched(&words(given), &variables);
-            assert_eq!(shown(&command), made);
-            assert_eq!(command.get_envs().count(), 0, "the launcher itself is left alone");
-        }
-    }
-
     #[test]
     fn the_recorder_is_added_to_the_users_preloaded_libraries() {
         let recorder = Path::new("/r.so");
@@ -429,16 +378,6 @@ mod tests {
         }
         assert_eq!(preload(recorder, &words("env LD_PRELOAD=/a.so mpirun -n 2 ./app")), "/r.so:/a.so");
         assert_eq!(preload(recorder, &words("env LD_PRELOAD= mpirun -x LD_PRELOAD=/b.so ./app")), "/r.so");
-    }
-
-    #[test]
-    fn other_launchers_pass_on_their_environment() {
-        let variables = [("A", OsString::from("1"))];
-        for given in ["srun -n 2 ./app", "./app"] {
-            let command = launched(&words(given), &variables);
-            assert_eq!(shown(&command), given);
-            assert_eq!(command.get_envs().collect::<Vec<_>>(), [(OsStr::new("A"), Some(OsStr::new("1")))]);
-        }
     }
 
     #[test]

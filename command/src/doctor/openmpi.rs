@@ -5,7 +5,6 @@ use super::finding::{Finding, Severity};
 use crate::facts::Facts;
 use crate::facts::openmpi::OpenMpi;
 use crate::installed;
-use std::path::PathBuf;
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(openmpi) = &facts.openmpi else {
@@ -62,10 +61,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 
 /// Reports components that Open MPI itself finds, but not the ranks that its `mpirun` starts.
 fn lost_to_ranks(openmpi: &OpenMpi) -> Option<Finding> {
-    let path = openmpi.elsewhere.as_ref()?;
-    let file = openmpi.components.iter().find_map(|component| component.file.as_ref())?;
-    let holds = |folder: &&PathBuf| openmpi.components.iter().any(|component| folder.join(&component.name).exists());
-    let folder = openmpi.folders.iter().find(holds).map(PathBuf::as_path).or_else(|| file.parent())?;
+    let (folder, path) = openmpi.lost_to_ranks()?;
     let measured = format!("because of a setting of PMIx, mpirun makes the ranks of a job look only in {path}");
     let finding = Finding::new(Severity::Error, "components-of-ranks", "mpirun", measured);
     Some(finding.expected(format!("{}, too", folder.display())).mended(format!(

@@ -5,6 +5,7 @@
 use crate::answer::rows;
 use crate::installed;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,13 +36,20 @@ pub(crate) struct Component {
     pub(crate) of_others: Vec<String>,
 }
 
+pub(crate) const COMPONENT_PATH: &str = "OMPI_MCA_mca_base_component_path";
+
 const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
 
-/// Finds `mpirun` and runs the `ompi_info` next to it.
+/// Examines the Open MPI of `PATH`.
 pub(crate) fn look() -> Option<OpenMpi> {
-    let mpirun = which("mpirun").ok()?;
+    of(which("mpirun").ok()?, &[])
+}
+
+/// Runs the `ompi_info` next to an `mpirun`, with these variables.
+pub(crate) fn of(mpirun: PathBuf, told: &[(&'static str, OsString)]) -> Option<OpenMpi> {
+    let told = || told.iter().map(|(name, value)| (name, value));
     let info = mpirun.with_file_name("ompi_info");
-    let answer = Command::new(info).args(["--parsable", "--all"]).output().ok()?;
+    let answer = Command::new(info).args(["--parsable", "--all"]).envs(told()).output().ok()?;
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     let folders = folders(&answer);
     let version = value(&answer, "ompi:version:full:").unwrap_or("unknown").to_owned();
@@ -53,7 +61,7 @@ pub(crate) fn look() -> Option<OpenMpi> {
     let components = COMPONENTS.into_iter().map(component).collect();
     let has_one = |path: &String| folders_of(path, &answer).iter().any(|folder| found(folder, COMPONENTS[0]).is_some());
     Some(OpenMpi {
-        elsewhere: path_of_ranks(&mpirun, &version).filter(|path| !has_one(path)),
+        elsewhere: path_of_ranks(&mpirun, &version, told()).filter(|path| !has_one(path)),
         mpirun,
         version,
         dangling: folders.iter().flat_map(|folder| dangling(folder)).collect(),
@@ -64,13 +72,34 @@ pub(crate) fn look() -> Option<OpenMpi> {
 
 /// Returns the component path of a rank: from Open MPI 5 on, `mpirun` passes `PMIx`' parameters to the ranks as Open
 /// MPI's own, and some distributions set this one. `None`: not set, or no job can be started.
-fn path_of_ranks(mpirun: &Path, version: &str) -> Option<String> {
+fn path_of_ranks<'a>(
+    mpirun: &Path,
+    version: &str,
+    told: impl Iterator<Item = (&'a &'static str, &'a OsString)>,
+) -> Option<String> {
     let major = version.split('.').next()?.parse::<u32>().ok()?;
     let mut job = Command::new("timeout");
-    job.arg("30").arg(mpirun).args(["-n", "1", "printenv", "OMPI_MCA_mca_base_component_path"]);
+    job.arg("30").arg(mpirun).args(["-n", "1", "printenv", COMPONENT_PATH]).envs(told);
     job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").stdin(Stdio::null());
     let said = if major < 5 { return None } else { job.output().ok()?.stdout };
     String::from_utf8_lossy(&said).lines().next().map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned)
+}
+
+impl OpenMpi {
+    /// Whether it loads all components of ibex.
+    pub(crate) fn has_ibex(&self) -> bool {
+        self.components.iter().all(|component| component.is_listed)
+    }
+
+    /// Returns the folder with components of ibex, and the path in which the ranks look instead; `None` if they find
+    /// the components.
+    pub(crate) fn lost_to_ranks(&self) -> Option<(&Path, &str)> {
+        let elsewhere = self.elsewhere.as_ref()?;
+        let file = self.components.iter().find_map(|component| component.file.as_ref())?;
+        let holds = |folder: &&PathBuf| self.components.iter().any(|component| folder.join(&component.name).exists());
+        let folder = self.folders.iter().find(holds).map(PathBuf::as_path).or_else(|| file.parent())?;
+        Some((folder, elsewhere))
+    }
 }
 
 fn found(folder: &Path, name: &str) -> Option<PathBuf> {

@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((read_one(), read_error()), (-11, -11));
         queue.push(&completion(1));
         queue.push_failure(completion(2), Failure { error: sys::FI_ETRUNC, excess: 9, text: "too long" });
-        queue.push(completion(3));
+        queue.push(&completion(3));
         assert_eq!((read_one(), read_one(), read_one()), (1, -259, -259), "in their order");
         assert_eq!((read_error(), read_error()), (1, -11));
         assert_eq!((read_one(), read_one()), (1, -11));
