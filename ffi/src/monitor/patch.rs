@@ -37,8 +37,9 @@ mod code {
         let word = |at: usize| code[at..at + 8].try_into().map(u64::from_le_bytes).ok().map(|word| word as usize);
         let near = |at: usize| code[at..at + 4].try_into().map(i32::from_le_bytes).ok().map(|near| near as isize);
         match code {
-            // movabs $target, %r11; jmp *%r11
-            [0x49, 0xbb, .., 0x41, 0xff, 0xe3, _, _, _] => word(2),
+            // movabs $target, %r11; jmp *%r11: libfabric, Open MPI, and newer UCX; by %rax: UCX
+            [0x49, 0xbb, _, _, _, _, _, _, _, _, 0x41, 0xff, 0xe3, ..]
+            | [0x48, 0xb8, _, _, _, _, _, _, _, _, 0xff, 0xe0, ..] => word(2),
             // jmp *(%rip), whose operand follows
             [0xff, 0x25, 0, 0, 0, 0, ..] => word(6),
             // jmp
@@ -252,5 +253,30 @@ pub(super) fn keep(code: usize) {
     if unsafe { libc::dladdr(null::<c_void>().wrapping_byte_add(code), &raw mut of) } != 0 {
         // SAFETY: a name that the loader keeps; the flags load nothing.
         unsafe { libc::dlopen(of.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn the_jumps_that_libraries_patch_with_are_recognised_and_the_functions_themselves_are_not() {
+        const TO: usize = 0x7fff_1234_5678;
+        let far = |before: &[u8], after: &[u8]| {
+            let all: Vec<u8> = [before, &TO.to_le_bytes(), after, &[0xcc; 16]].concat();
+            all[..16].try_into().unwrap()
+        };
+        for code in [
+            far(&[0x49, 0xbb], &[0x41, 0xff, 0xe3]),
+            far(&[0x48, 0xb8], &[0xff, 0xe0]),
+            far(&[0xff, 0x25, 0, 0, 0, 0], &[]),
+            (u128::from(code::jump(-0x1000).unwrap()) | 0x55 << 40).to_le_bytes(),
+        ] {
+            assert_eq!(code::target(TO + 0x1000, code), Some(TO), "{code:x?}");
+        }
+        let munmap = [0xb8, 0x0b, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3];
+        assert_eq!(code::target(TO, munmap), None);
+        assert_eq!(code::jump((1 << 31) + 5), None, "it is out of reach");
     }
 }
