@@ -2,7 +2,8 @@
 //! Finds the installed library of ibex that belongs to an Open MPI. `cargo xtask install` makes a folder for each Open
 //! MPI, `lib/ibex/openmpi-4.1.4`, and one of the same name for the programs of `ibex bench` in `libexec/ibex`. If two
 //! Open MPIs have one release, the second folder's name has a suffix. The link `openmpi` in the folder leads to that
-//! Open MPI's libopen-pal.so. Also finds what all MPIs share. Called by `trace`, `bench`, `run` and `facts`. Grade: setup. Tests: below.
+//! Open MPI's libopen-pal.so. Also finds what all MPIs share. Called by `trace`, `bench`, `run` and `facts`. Grade:
+//! setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;

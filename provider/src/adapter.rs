@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapter's port that endpoints use: chosen once per process; its device is opened for each domain, and the port for
-//! each endpoint.
+//! The adapter's port that endpoints use: chosen once per process; its device is opened for each domain, and the port
+//! for each endpoint.
 //!
-//! Called by `info` (the choice), `domain` (an open device) and `endpoint` (an open port). Grade: setup. Threads: any. Tests: `hw-tests`.
+//! Called by `info` (the choice), `domain` (an open device) and `endpoint` (an open port). Grade: setup. Threads: any.
+//! Tests: `hw-tests`.
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,9 +7,8 @@
 //! by libfabric. `host` makes an endpoint a host of the engine's messenger, which does the rest; `registration` has the
 //! memory of long messages that the adapter reads, and `rma` the one-sided operations.
 //!
-//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs` and `rma`,
-//! for the memory of operations.
-//! Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
+//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs` and
+//! `rma`, for the memory of operations. Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
 //!
 //! - F1: a program passes only fids, C's handles of objects, of objects that it has opened and not closed.
 //! - F2: the other pointers of a call lead to what its manual page says, during the call.

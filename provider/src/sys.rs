@@ -36,7 +36,8 @@ pub(crate) const fn version(major: u32, minor: u32) -> u32 {
 /// `FI_PROV_SPECIFIC` of a number: the provider's own value. libfabric 2 has no such name any more.
 pub(crate) const PROVIDER_SPECIFIC: u32 = 1 << 31;
 
-/// `FI_MR_BASIC`: the `mr_mode` that stands for all bits of memory registered with an adapter. Deprecated in libfabric 2.
+/// `FI_MR_BASIC`: the `mr_mode` that stands for all bits of memory registered with an adapter. Deprecated in libfabric
+/// 2.
 pub(crate) const MR_BASIC: i32 = 1;
 
 /// `FI_MR_SCALABLE`: the `mr_mode` of versions before 1.5 that needs nothing. Deprecated in libfabric 2.

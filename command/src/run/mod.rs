@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex run -- mpiexec ... ./app` and `eval "$(ibex env)"`: any MPI over ibex, with nothing rebuilt. [`find`] finds out
-//! which MPI a job uses ([`libraries`] asks what a program loads, [`implementation`] knows the MPIs), and [`settings`] has the
-//! variables that this MPI needs. Grade: setup. Tests: in the files; with a device, hw-tests/tests/device/mpis.rs.
+//! `ibex run -- mpiexec ... ./app` and `eval "$(ibex env)"`: any MPI over ibex, with nothing rebuilt. [`find`] finds
+//! out which MPI a job uses ([`libraries`] asks what a program loads, [`implementation`] knows the MPIs), and
+//! [`settings`] has the variables that this MPI needs. Grade: setup. Tests: in the files; with a device,
+//! hw-tests/tests/device/mpis.rs.
 
 mod find;
 mod implementation;

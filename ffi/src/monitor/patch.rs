@@ -3,8 +3,8 @@
 //! the library, because a jump to anywhere is longer: it would cover instructions to which another thread may return
 //! from the kernel. So a patch is one store of a word, and a thread sees the function as it was, or patched.
 //!
-//! Other libraries patch the same functions (UCX, libfabric's `memhooks`, Open MPI); their jumps are recognised, so that
-//! the hook can call theirs. Called by `hooks.rs`, with its lock. Grade: setup. Tests: in `mod.rs`.
+//! Other libraries patch the same functions (UCX, libfabric's `memhooks`, Open MPI); their jumps are recognised, so
+//! that the hook can call theirs. Called by `hooks.rs`, with its lock. Grade: setup. Tests: in `mod.rs`.
 
 use std::ffi::{CStr, c_void};
 use std::io;

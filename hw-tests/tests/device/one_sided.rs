@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-sided operations of the libfabric provider: the programs of hw-tests/libfabric that need no MPI, compiled with the
-//! installed libfabric. Setup grade; one test at a time.
+//! One-sided operations of the libfabric provider: the programs of hw-tests/libfabric that need no MPI, compiled with
+//! the installed libfabric. Setup grade; one test at a time.
 
 use crate::provider;
 use crate::site::Site;

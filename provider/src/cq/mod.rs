@@ -104,8 +104,8 @@ impl CompletionQueue {
         completions.failed.push_back((before, completion, failure));
     }
 
-    /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0 the
-    /// endpoints progress.
+    /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0
+    /// the endpoints progress.
     #[inline]
     fn take(&self, count: usize, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
         let mut completions = self.completions.lock();

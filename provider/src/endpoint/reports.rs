@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! Made when the endpoint is enabled; called by `host/calls.rs` and `rma`. Grade: hot. Threads: the one that has entered
-//! the endpoint. Tests: `hw-tests`.
+//! Made when the endpoint is enabled; called by `host/calls.rs` and `rma`. Grade: hot. Threads: the one that has
+//! entered the endpoint. Tests: `hw-tests`.
 
 use std::sync::Arc;
 

@@ -69,8 +69,9 @@ const SEND_FLAGS: u64 = sys::FI_COMPLETION
 /// Flags that may be defaults of receives.
 const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MULTI_RECV;
 
-/// Messages to a peer match in the order in which they are sent. Writes to a peer arrive in order, and reads see earlier
-/// writes. Orders of atomics are of operations that are not there yet, so an answer has those that are asked for.
+/// Messages to a peer match in the order in which they are sent. Writes to a peer arrive in order, and reads see
+/// earlier writes. Orders of atomics are of operations that are not there yet, so an answer has those that are asked
+/// for.
 const ORDER: u64 = sys::FI_ORDER_SAS | ORDER_OF_RMA;
 
 const ORDER_OF_RMA: u64 = sys::FI_ORDER_RAW | sys::FI_ORDER_WAW | sys::FI_ORDER_RMA_RAW | sys::FI_ORDER_RMA_WAW;

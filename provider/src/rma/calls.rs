@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What C calls for one-sided operations (`fi_rma(3)`). Each function translates its arguments. Descriptors are ignored,
-//! because local memory needs no registration (`FI_MR_LOCAL`).
+//! What C calls for one-sided operations (`fi_rma(3)`). Each function translates its arguments. Descriptors are
+//! ignored, because local memory needs no registration (`FI_MR_LOCAL`).
 //!
 //! Grade: pending. Threads: any. Tests: `hw-tests/libfabric`.
 

@@ -43,8 +43,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Makes the local memory of an operation ready for the adapter, and says where it is. `FI_EAGAIN`: all slots are in
-    /// use, by operations that have not ended.
+    /// Makes the local memory of an operation ready for the adapter, and says where it is. `FI_EAGAIN`: all slots are
+    /// in use, by operations that have not ended.
     pub(super) fn prepare(&mut self, port: &mut Port<Verbs>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
         let length = of.length();
         if length > SLOT as usize {

@@ -4,8 +4,8 @@
 //! An [`Operation`] is one request of the port, or several: `segments` cuts it at the bounds of its pieces of memory
 //! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
 //! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
-//! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of the
-//! endpoint with itself, `calls` what C calls.
+//! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of
+//! the endpoint with itself, `calls` what C calls.
 //!
 //! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
 

@@ -61,8 +61,8 @@ impl<R: Copy, E: MatchBits> Posted<R, E> {
         handle
     }
 
-    /// Inserts a receive in the place of the one that was taken last: it is as old as that one was. Without the indexes,
-    /// which a search makes again when it needs them.
+    /// Inserts a receive in the place of the one that was taken last: it is as old as that one was. Without the
+    /// indexes, which a search makes again when it needs them.
     pub(super) fn put_back(&mut self, pattern: Pattern<E>, request: R) -> Handle {
         let number = self.slab.removed().map_or(self.number, |taken| taken.number);
         self.clear_indexes();
