@@ -16,7 +16,7 @@ use super::segments::Span;
 use super::{Direction, Transfer};
 use crate::entry::Result;
 use crate::host::data::{Data, Piece};
-use crate::{mr, sys};
+use crate::{log, mr, sys};
 
 /// Size of a slot, bytes: up to this length a copy costs less than a registration.
 const SLOT: u32 = 16 << 10;
@@ -44,13 +44,13 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Makes the local memory of an operation ready for the adapter, and says where it is. `FI_EAGAIN`: all slots are
-    /// in use, by operations that have not ended.
+    /// in use, by operations that have not ended. `FI_ENOMEM`: no slot can be registered.
     pub(super) fn prepare(&mut self, port: &mut Port<Verbs>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
         let length = of.length();
         if length > SLOT as usize {
             return register(&port.domain(), of);
         }
-        let slot = self.take(port).ok_or(sys::FI_EAGAIN)?;
+        let slot = self.take(port)?;
         let mut data = Data::of(of.local);
         let into = match of.direction {
             Direction::Read => Some(data),
@@ -64,12 +64,15 @@ impl Slots {
         Ok((Local::Slot(slot, into), vec![span]))
     }
 
-    fn take(&mut self, port: &mut Port<Verbs>) -> Option<LocalSpan> {
+    fn take(&mut self, port: &mut Port<Verbs>) -> Result<LocalSpan> {
         if self.free.is_empty() && self.count < MOST {
-            self.free = port.grow(SLOT, STEP).unwrap_or_default();
+            match port.grow(SLOT, STEP) {
+                Ok(slots) => self.free = slots,
+                Err(error) => log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, &error.to_string()),
+            }
             self.count += self.free.len() as u32;
         }
-        self.free.pop()
+        self.free.pop().ok_or(if self.count == 0 { sys::FI_ENOMEM } else { sys::FI_EAGAIN })
     }
 
     /// Takes back what an operation held. The adapter does not use it any more. `is_done`: a read's data are there.

@@ -178,7 +178,7 @@ impl Rma {
     /// Fails all operations, once the port is closed.
     pub(crate) fn fail_all(&mut self, reports: &Reports) {
         for operation in self.operations.drain() {
-            self.end(Operation { failure: Some(LOST), ..operation }, reports);
+            self.end(Operation { failure: operation.failure.or(Some(LOST)), ..operation }, reports);
         }
     }
 }
