@@ -29,6 +29,8 @@ pub(crate) enum Step {
     NoBuffer { at: u32 },
     /// A context of the program has a new communicator with this number.
     Communicator { context: u32, number: u32 },
+    /// A request ended, because its peer is lost: its number, as the program gave it.
+    Failed { at: u32, number: u32 },
     /// A process has lost a peer.
     Lost { at: u32 },
     /// Nothing moves any more, after so many rounds.
@@ -50,6 +52,7 @@ impl Step {
             Step::Lost { at } => [10, at, 0, 0, 0],
             Step::NoBuffer { at } => [12, at, 0, 0, 0],
             Step::Communicator { context, number } => [13, context, number, 0, 0],
+            Step::Failed { at, number } => [14, at, number, 0, 0],
             Step::Settled { rounds } => [8, rounds, 0, 0, 0],
         }
     }

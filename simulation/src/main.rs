@@ -22,14 +22,24 @@ struct Arguments {
     from: u64,
     /// Number of processes of each program; `None`: the seed says it.
     processes: Option<u32>,
+    /// Whether processes outlive others.
+    outlives: bool,
 }
 
 impl Arguments {
-    /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it.
+    /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it; after the word
+    /// `lost`, of programs whose processes outlive others.
     fn read(words: &[String]) -> Option<Self> {
+        let outlives = words.first().is_some_and(|word| word == "lost");
+        let words = &words[usize::from(outlives)..];
         let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
         let [seeds, from, processes] = numbers[..] else { return None };
-        Some(Arguments { seeds, from, processes: (processes > 0).then_some(processes as u32) })
+        Some(Arguments { seeds, from, processes: (processes > 0).then_some(processes as u32), outlives })
+    }
+
+    /// Makes the program of a seed.
+    fn program(&self, seed: u64) -> Program {
+        (if self.outlives { Program::with_lost_peers } else { Program::of_seed })(seed, self.processes)
     }
 }
 
@@ -56,15 +66,15 @@ fn main() -> ExitCode {
     }
     silence_panics();
     if let Some((folder, numbers)) = words.split_last()
-        && let Some(Arguments { seeds: 1, from, processes }) = Arguments::read(numbers)
+        && let Some(arguments) = Arguments::read(numbers).filter(|arguments| arguments.seeds == 1)
     {
-        let is_right = print_recorded(&Program::of_seed(from, processes), Path::new(folder));
+        let is_right = print_recorded(&arguments.program(arguments.from), Path::new(folder));
         return if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let Some(arguments) = Arguments::read(&words) else {
         eprintln!(
-            "usage: ibex-simulate SEEDS FIRST PROCESSES | ibex-simulate 1 SEED PROCESSES FOLDER | ibex-simulate scale \
-             PROCESSES"
+            "usage: ibex-simulate [lost] SEEDS FIRST PROCESSES | ibex-simulate [lost] 1 SEED PROCESSES FOLDER | \
+             ibex-simulate scale PROCESSES"
         );
         return ExitCode::FAILURE;
     };
@@ -78,7 +88,7 @@ fn main() -> ExitCode {
     let done = done.into_inner().expect("no thread ends with the lock");
     print_rate(&done, begun.elapsed());
     let Some(seed) = done.failed else { return ExitCode::SUCCESS };
-    print_failure(seed, arguments.processes);
+    print_failure(seed, &arguments.program(seed));
     ExitCode::FAILURE
 }
 
@@ -97,7 +107,7 @@ fn run_some(arguments: &Arguments, next: &AtomicU64, done: &Mutex<Done>) {
             return;
         }
         let seed = arguments.from + seed;
-        let outcome = run(&Program::of_seed(seed, arguments.processes));
+        let outcome = run(&arguments.program(seed));
         let mut done = done.lock().expect("no thread ends with the lock");
         let Ok(report) = outcome else {
             done.failed = Some(done.failed.map_or(seed, |known| known.min(seed)));
@@ -116,14 +126,13 @@ fn print_rate(Done { programs, steps, histories, .. }: &Done, took: Duration) {
     println!("{steps} steps; histories {histories:016x}");
 }
 
-fn print_failure(seed: u64, processes: Option<u32>) {
-    let program = Program::of_seed(seed, processes);
+fn print_failure(seed: u64, program: &Program) {
     println!("\nSeed {seed} fails:");
-    let failure = run(&program).expect_err("it has failed before");
+    let failure = run(program).expect_err("it has failed before");
     println!("{failure}");
     // The check that failed, without its values.
     let place = |failure: &Failure| failure.what.split(": ").next().map(str::to_owned);
-    let small = shrink(&program, |program| run(program).is_err_and(|other| place(&other) == place(&failure)));
+    let small = shrink(program, |program| run(program).is_err_and(|other| place(&other) == place(&failure)));
     println!("Shrunk, as a test for simulation/src/tests/mod.rs:\n");
     println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
     let name = format!("ibex-simulate-{seed}-{}", std::process::id());

@@ -37,9 +37,10 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
         let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };
         body
     } else {
-        core.transfer = Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
-        let memory = Memory::Unreadable { why: Reason::Loopback, length: length as u64 };
-        Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
+        let sender = host.messenger().transfers.begin(request);
+        host.core(request).transfer =
+            Transfer::Unanswered { sender, registered: None, others: Vec::new(), counted: false };
+        Body::ReadyToSend(sender, Memory::Unreadable { why: Reason::Loopback, length: length as u64 })
     };
     let message = Arrived { from: Route::LOOPBACK, id, body };
     search::store(process, host, (of, envelope), message, || Some(Route::LOOPBACK));

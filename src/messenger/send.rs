@@ -12,6 +12,7 @@ use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory, WireEnvelope};
 use super::host::{Data, Exposed, Host, Process as _, Transmitted};
 use super::path_taken::{Protocol, Reason, unreadable};
+use super::rails::lost;
 use super::rendezvous::{self, Step};
 use super::request::{Mode, Role, Transfer};
 use super::route::Route;
@@ -83,14 +84,20 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
             found_no_room(process, host, request);
             return false;
         }
-        (Transmitted::Failed, _) => host.fails(),
+        (Transmitted::Failed, sender) => {
+            if let Some(sender) = sender {
+                host.messenger().transfers.end(sender);
+            }
+            lost::note(process, host, route);
+            host.fail(process, request, route);
+        }
         (Transmitted::Waits, None) => {}
         (Transmitted::Posted | Transmitted::Waits, sender) => {
             events::ends_whole(process, host, request, Bytes::None.posted());
             if let Some(sender) = sender {
                 rendezvous::enter(host, request, &Step::Offered(sender));
                 host.core(request).transfer =
-                    Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
+                    Transfer::Unanswered { sender, registered: None, others: Vec::new(), counted: false };
             } else {
                 host.finish(request);
             }
@@ -137,7 +144,7 @@ fn announce<H: Host>(
     } else {
         host.control_with_keys(process, route, &Header::ReadyToSendKeyed(of, sender.0, memory), &keys);
     }
-    host.core(request).transfer = Transfer::Unanswered { registered, others, counted };
+    host.core(request).transfer = Transfer::Unanswered { sender, registered, others, counted };
 }
 
 /// Sends a message that pended. Returns false if it finds no room.

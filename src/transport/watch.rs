@@ -80,9 +80,10 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
     let (detail, number) = match failure.cause {
         Cause::Completion { .. } => (0, u64::from(status)),
         Cause::Post { errno } => (1, errno as u64),
-        Cause::Connect(_) => (2, 0),
+        Cause::Connect { .. } => (2, 0),
         Cause::Port(_) => (3, 0),
         Cause::GivenUp => (4, 0),
+        Cause::Protocol(_) => (5, 0),
     };
     flight::record((Kind::ConnectionFailed, detail), port, peer, [failure.qp_num.into(), number, 0, 0]);
     stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });

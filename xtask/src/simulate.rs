@@ -26,26 +26,32 @@ pub(crate) struct Arguments {
     /// Number of processes of each program [default: 2 to 8, as the seed says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: Option<u32>,
+    /// Programs whose processes outlive others: some die, or a connection fails
+    #[arg(long)]
+    lost: bool,
     /// With one seed: writes the trace of its program to this new folder, for `ibex view` and the other commands
     #[arg(long, value_name = "FOLDER")]
     trace: Option<PathBuf>,
     /// Instead, so many processes send to 32 neighbours each, then all to one: prints time and memory per peer
-    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes", "trace"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes", "lost", "trace"],
         value_parser = clap::value_parser!(u32).range(2..=20_000))]
     scale: Option<u32>,
 }
 
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let Arguments { seeds, from, processes, trace, scale } = arguments;
+    let Arguments { seeds, from, processes, lost, trace, scale } = arguments;
     ensure!(trace.is_none() || *seeds == 1, "--trace is for one seed, and --seeds says {seeds}");
     let workspace = Workspace::here();
     step("Building the simulation");
     run(workspace.cargo_build().args(["--package", "ibex-simulation", "--profile", PROFILE]))?;
     step("Simulating");
-    let words = match scale {
+    let mut words = match scale {
         Some(count) => vec!["scale".to_owned(), count.to_string()],
         None => vec![seeds.to_string(), from.to_string(), processes.unwrap_or(0).to_string()],
     };
+    if *lost {
+        words.insert(0, "lost".to_owned());
+    }
     let mut simulate = Command::new(workspace.target().join(PROFILE).join("ibex-simulate"));
     let status = simulate.args(words).args(trace).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -91,9 +91,14 @@ impl Host for State {
 
     /// The job ends once nothing is entered.
     #[cold]
-    fn fails(&mut self) {
-        self.has_failed = true;
-        self.has_more = true;
+    fn loses_peer(&mut self) {
+        self.fails();
+    }
+
+    /// The job ends.
+    #[cold]
+    fn fail(&mut self, _: &Pml, _: Handle, _: Route) {
+        self.fails();
     }
 
     #[cold]
@@ -102,8 +107,18 @@ impl Host for State {
     }
 
     #[cold]
-    fn cannot_send(&mut self, asked: u64, length: u64) {
+    fn cannot_send(&mut self, _: &Pml, send: Handle, asked: u64) {
+        let length = self.core(send).data.length() as u64;
         fails_for(self, &messages::asked_for(asked, length));
+    }
+}
+
+impl State {
+    /// Ends the job, once nothing is entered.
+    #[cold]
+    pub(crate) fn fails(&mut self) {
+        self.has_failed = true;
+        self.has_more = true;
     }
 }
 

@@ -142,7 +142,7 @@ impl Peers for State {
 
     /// The BTL informs the user of a connection that cannot be made.
     fn gives_up(&mut self, pml: &Pml, rail: usize, failure: &Failure, other: usize) {
-        if poller::has_btl() && matches!(failure.cause, Cause::Connect(_)) {
+        if poller::has_btl() && matches!(failure.cause, Cause::Connect { .. }) {
             return;
         }
         if let Some(mut port) = pml.rails()[rail].enter() {

@@ -302,9 +302,12 @@ impl Host for State {
     }
 
     #[cold]
-    fn fails(&mut self) {
+    fn loses_peer(&mut self) {
         self.has_failed = true;
     }
+
+    /// All operations fail.
+    fn fail(&mut self, _: &Shared, _: Handle, _: Route) {}
 
     #[cold]
     fn cannot_pack(&mut self, _: usize) {
@@ -312,7 +315,7 @@ impl Host for State {
     }
 
     #[cold]
-    fn cannot_send(&mut self, _: u64, _: u64) {
+    fn cannot_send(&mut self, _: &Shared, _: Handle, _: u64) {
         self.has_failed = true;
     }
 }

@@ -5,6 +5,7 @@ use ibex::messenger::events::{self, Event, Watched};
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
 use ibex::messenger::host::{Communicators as _, Data as _, Process as _, Tools as _};
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle, Pattern};
+use ibex::messenger::rails::lost::{self, OutlivesPeers as _};
 use ibex::messenger::rails::routes;
 use ibex::messenger::receive::probe::{self, Found};
 use ibex::messenger::receive::search::{self, Posting};
@@ -95,6 +96,12 @@ impl Process {
         };
         if let Posting::Waits(name) = posting {
             self.requests.get(request).core.posted = name;
+            if self.settings.outlives
+                && let Some(route) = self.source(&shared, request)
+                && shared.port(0).failure(route.to()).is_some()
+            {
+                lost::note(&*shared, self, route);
+            }
         }
     }
 
@@ -203,6 +210,11 @@ impl Process {
 
     /// Ends a request, and gives it back unless it is persistent.
     pub(super) fn end(&mut self, request: Handle) {
+        self.end_as(request, false);
+    }
+
+    /// [`Self::end`]. `has_failed`: because its peer is lost.
+    pub(super) fn end_as(&mut self, request: Handle, has_failed: bool) {
         self.record_end(request);
         let known = self.requests.get(request);
         assert!(!std::mem::replace(&mut known.is_finished, true), "a request ends once");
@@ -211,11 +223,20 @@ impl Process {
         self.attached -= known.attached.take().unwrap_or(0);
         let bytes =
             if is_persistent { known.core.data.copied() } else { self.requests.remove(request).core.data.free() };
-        self.finished.push(Ended { number, outcome, bytes });
+        self.finished.push(Ended { number, outcome, bytes, has_failed });
+    }
+
+    /// Returns the ranks of the lost peers if all their requests have ended.
+    pub(crate) fn outlived(&self) -> Option<impl Iterator<Item = u32>> {
+        (!self.messenger.rails.lost.is_due()).then(|| self.lost.keys().copied())
     }
 
     /// Takes the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
+        if self.settings.outlives && self.messenger.rails.lost.is_due() {
+            let shared = self.shared();
+            lost::end(&*shared, self);
+        }
         if self.freed > 0 {
             self.drop_freed();
         }

@@ -6,6 +6,7 @@ use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Types};
 use ibex::messenger::matching::Envelope;
 use ibex::messenger::matching::lengths::Lengths;
+use ibex::messenger::rails::lost::OutlivesPeers;
 use ibex::messenger::rails::routes;
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::request::{Core, Outcome};
@@ -21,8 +22,14 @@ impl Process {
     /// Panics unless the sender of an unexpected message is held back, if their memory is beyond its bound.
     pub(super) fn must_hold_back(&self, rank: i32) {
         let is_beyond = self.messenger.flow.kept.bytes() > self.settings.unexpected_memory;
-        let may_send = !is_beyond || rank == self.rank as i32 || self.holds_back.contains(&rank);
+        let is_exempt = rank == self.rank as i32 || self.is_forgotten(rank);
+        let may_send = !is_beyond || is_exempt || self.holds_back.contains(&rank);
         assert!(may_send, "process {rank} is not held back, and fills this one");
+    }
+
+    /// Whether a peer is lost, so that this process forgets the words of both.
+    fn is_forgotten(&self, rank: i32) -> bool {
+        self.settings.outlives && self.lost.contains_key(&(rank as u32))
     }
 
     /// Notes a word of a peer, which this process handles now.
@@ -37,7 +44,11 @@ impl Process {
     /// Panics if a peer holds this process back.
     pub(super) fn may_send_whole(&self, rank: i32) {
         let is_held = self.held_by.get(&rank).is_some_and(|(_, is_held)| *is_held);
-        assert!(!is_held, "process {} sends a short message to process {rank}, which holds it back", self.rank);
+        assert!(
+            !is_held || self.is_forgotten(rank),
+            "process {} sends a short message to process {rank}, which holds it back",
+            self.rank
+        );
     }
 }
 
@@ -46,6 +57,17 @@ impl Types for Process {
     type Process = Shared;
     type Registration = u32;
     type Envelope = Envelope;
+}
+
+impl OutlivesPeers for Process {
+    fn requests(&self) -> Vec<Handle> {
+        self.requests.all()
+    }
+
+    fn source(&mut self, shared: &Shared, receive: Handle) -> Option<Route> {
+        let rank = u32::try_from(self.requests.get(receive).core.peer).ok()?;
+        Some(Route::new(0, shared.port(0).endpoint(name(rank))?))
+    }
 }
 
 /// A communicator is its context number.
@@ -154,8 +176,15 @@ impl Host for Process {
         self.end(request);
     }
 
+    fn fail(&mut self, _: &Shared, request: Handle, _peer: Route) {
+        // The job has ended otherwise.
+        if self.settings.outlives {
+            self.end_as(request, true);
+        }
+    }
+
     /// Notes the lost peers: the connection of their home has failed, or messages were dropped.
-    fn fails(&mut self) {
+    fn loses_peer(&mut self) {
         self.has_failed = true;
         let shared = self.shared();
         let ends = shared.ends();
@@ -174,7 +203,7 @@ impl Host for Process {
         unreachable!("all data can be packed");
     }
 
-    fn cannot_send(&mut self, asked: u64, length: u64) {
-        panic!("a peer asks for {asked} bytes of a message of {length}");
+    fn cannot_send(&mut self, _: &Shared, send: Handle, asked: u64) {
+        panic!("a peer asks for {asked} bytes: {}", self.describe_request(send));
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) wraps: bool,
     /// Seconds between two probes of idle peers; 0: none.
     pub(crate) probe_interval: u64,
+    /// Whether a process goes on when it has lost a peer, and ends the requests that need the peer.
+    pub(crate) outlives: bool,
 }
 
 /// What the messenger may use while the process is borrowed: its ports and settings.
@@ -277,6 +279,10 @@ impl Process {
     pub(crate) fn left_of_all(&self, requests: usize) -> Option<String> {
         if self.requests.in_use() > requests {
             return Some(format!("{} requests", self.requests.in_use() - requests));
+        }
+        let messenger = &self.messenger;
+        if self.settings.outlives && (messenger.transfers.in_use() > 0 || !messenger.starved.is_empty()) {
+            return Some(format!("{} transfers, or sends that wait for a buffer", messenger.transfers.in_use()));
         }
         if !self.messenger.rails.backlog.is_empty() || !self.held_up.is_empty() {
             return Some("a message waits for room in shared memory".to_owned());

@@ -51,6 +51,8 @@ pub(crate) struct Ended {
     pub(crate) outcome: Option<Outcome>,
     /// The memory of the data.
     pub(crate) bytes: Box<[u8]>,
+    /// Whether it has ended because its peer is lost.
+    pub(crate) has_failed: bool,
 }
 
 #[derive(Default)]
@@ -103,6 +105,12 @@ impl Requests {
     /// Number of requests in use.
     pub(super) fn in_use(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Returns the requests in use.
+    pub(super) fn all(&self) -> Vec<Handle> {
+        let all = self.slots.iter().zip(0..).filter(|(slot, _)| slot.request.is_some());
+        all.map(|(slot, index)| Handle { index, generation: slot.generation }).collect()
     }
 
     /// Whether a request, active or not, refers to this communicator.

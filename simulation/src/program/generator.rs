@@ -64,17 +64,25 @@ struct Generator {
 impl Program {
     /// Makes the program of a seed, with `processes` processes if that is given.
     pub fn of_seed(seed: u64, processes: Option<u32>) -> Self {
-        let mut random = Random::new(seed, 0);
+        Program::made(Random::new(seed, 0), processes, false)
+    }
+
+    /// Makes the program of a seed whose processes outlive others: some die, or a connection fails.
+    pub fn with_lost_peers(seed: u64, processes: Option<u32>) -> Self {
+        Program::made(Random::new(seed, 2), processes, true)
+    }
+
+    fn made(mut random: Random, processes: Option<u32>, outlives: bool) -> Self {
         let some = match random.by_weight(&[10, 6, 3]) {
             0 => 2,
             1 => 3 + random.below(2) as u32,
             _ => 5 + random.below(4) as u32,
         };
-        let rails = if random.one_in(4) { 2 + usize::from(random.one_in(2)) } else { 1 };
+        let rails = if !outlives && random.one_in(4) { 2 + usize::from(random.one_in(2)) } else { 1 };
         let mut program = Program {
-            processes: processes.unwrap_or(some).max(1),
+            processes: processes.unwrap_or(some).max(if outlives { 2 } else { 1 }),
             rails,
-            per_host: if random.one_in(4) { random.one_of(&[2, 2, 3, 8]) } else { 1 },
+            per_host: if !outlives && random.one_in(4) { random.one_of(&[2, 2, 3, 8]) } else { 1 },
             slots: random.one_of(&[8, 16, 16, 32]),
             unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
             window: random.one_of(&[1, 2, 8]),
@@ -84,24 +92,25 @@ impl Program {
             bounces: random.one_of(&[1, 3, 64]),
             attached: random.one_of(&[0, 700, 4000, 1 << 20]),
             wraps: random.one_in(3),
+            outlives,
             schedule: random.next(),
             operations: Vec::new(),
         };
         let flood = random.one_in(8);
         let links = rails > 1 && random.one_in(2);
         // A peer without any port left is lost.
-        let fails = random.one_in(if rails > 1 { 2 } else { 16 });
+        let fails = random.one_in(if rails > 1 || outlives { 2 } else { 16 });
         // Then fragments to others wait for the buffers of those to the lost peer.
-        let is_for_buffers = fails && rails == 1;
+        let is_for_buffers = fails && rails == 1 && !(outlives && random.one_in(2));
         program.buffers = if is_for_buffers { 1 } else { program.buffers };
-        let renews = random.one_in(6);
+        let renews = !outlives && random.one_in(6);
         let generator = Generator {
             faults: [
                 4 * usize::from(links),
                 4 * usize::from(fails),
                 usize::from(random.one_in(4)),
                 2 * usize::from(renews),
-                2 * usize::from(program.per_host == 1 && random.one_in(8)),
+                2 * usize::from(program.per_host == 1 && !outlives && random.one_in(8)),
             ],
             longest: if fails { 3 } else { 16 },
             contexts: [(); 3].map(|()| random.one_of(&CONTEXTS)),
@@ -118,7 +127,12 @@ impl Program {
             generator.add(&mut program, &mut random);
         }
         // A process does not learn that another one of its machine has died.
-        if program.processes > 2 && program.per_host == 1 && random.one_in(12) {
+        let deaths = if outlives {
+            random.below(program.processes as usize).max(usize::from(!fails))
+        } else {
+            usize::from(program.processes > 2 && program.per_host == 1 && random.one_in(12))
+        };
+        for _ in 0..deaths {
             let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
             program.operations.insert(place, Operation::Die { at });
         }

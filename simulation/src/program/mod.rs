@@ -155,6 +155,8 @@ pub struct Program {
     pub attached: usize,
     /// Whether the numbers of requests wrap soon.
     pub wraps: bool,
+    /// Whether a process that has lost a peer goes on without it. Each process then has one port.
+    pub outlives: bool,
     /// Seed of the schedule: who goes on next, and what the network does.
     pub schedule: u64,
     /// The operations. Those of one process keep their order.
@@ -191,10 +193,15 @@ impl Default for Program {
             bounces: 64,
             attached: 1 << 20,
             wraps: false,
+            outlives: false,
             schedule: 0,
             operations: Vec::new(),
         }
     }
+}
+
+const fn is_death(operation: &Operation) -> bool {
+    matches!(operation, Operation::Die { .. })
 }
 
 impl Program {
@@ -217,8 +224,9 @@ impl Program {
             per_host: self.per_host,
             attached: self.attached,
             wraps: self.wraps,
+            outlives: self.outlives,
             // A process that only waits for one that has died learns of it by a probe.
-            probe_interval: if self.operations.iter().any(|one| matches!(one, Operation::Die { .. })) { 20 } else { 0 },
+            probe_interval: if self.outlives || self.operations.iter().any(is_death) { 20 } else { 0 },
         }
     }
 }
@@ -227,7 +235,18 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { processes, rails, per_host, slots, unexpected_memory, window, .. } = self;
-        let Program { hello_faults, post_faults, buffers, bounces, attached, wraps, schedule, operations, .. } = self;
+        let Program {
+            hello_faults,
+            post_faults,
+            buffers,
+            bounces,
+            attached,
+            wraps,
+            outlives,
+            schedule,
+            operations,
+            ..
+        } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
@@ -241,6 +260,7 @@ impl fmt::Display for Program {
         writeln!(f, "        bounces: {bounces},")?;
         writeln!(f, "        attached: {attached},")?;
         writeln!(f, "        wraps: {wraps},")?;
+        writeln!(f, "        outlives: {outlives},")?;
         writeln!(f, "        schedule: 0x{schedule:x},")?;
         writeln!(f, "        operations: vec![")?;
         for operation in operations {

@@ -19,6 +19,15 @@ fn each_message_of_random_programs_arrives_whole_and_once_and_in_order() {
 }
 
 #[test]
+fn processes_outlive_others_and_each_request_ends_once_and_messages_of_the_living_are_right() {
+    for seed in 0..200 {
+        if let Err(failure) = run(&Program::with_lost_peers(seed, None)) {
+            panic!("seed {seed}: {failure}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_fails_is_shrunk_to_what_it_takes() {
     let program = Program::of_seed(3, None);
     let long = |one: &Operation| matches!(one, Operation::Send { length, .. } if *length > 256);

@@ -53,11 +53,12 @@ impl World {
         }
     }
 
-    /// Whether a receive has, or names, a sender that has died or was lost, or its own process has died.
-    fn is_of_the_gone(&self, wish: usize) -> bool {
+    /// Whether a receive may wait for ever: its process has died; or it has, or names, a sender that has died or was
+    /// lost, and its process does not outlive it.
+    fn may_wait(&self, wish: usize) -> bool {
         let Wish { at, got, from, .. } = self.model.wishes[wish];
         let sender = if let Got::Message { source, .. } = got { Some(source) } else { from };
-        self.is_gone(at) || sender.is_some_and(|sender| self.model.may_lose(sender, at))
+        self.is_gone(at) || !self.program.outlives && sender.is_some_and(|sender| self.model.may_lose(sender, at))
     }
 
     /// Cancels every receive that waits, and posts one for each message that no receive got; for those of a
@@ -72,8 +73,11 @@ impl World {
             if self.is_gone(at as usize) {
                 continue;
             }
+            let from = self.model.wishes[wish].from;
+            let may_wait = from.is_none_or(|from| !self.outlived.contains_key(&(at as usize, from)));
+            assert!(may_wait, "receive {wish} of process {at} waits for process {from:?}, which is lost");
             let is_cancelled = self.process(at).cancel(handle);
-            assert!(is_cancelled || self.is_of_the_gone(wish), "receive {wish} has a message, and does not end");
+            assert!(is_cancelled || self.may_wait(wish), "receive {wish} has a message, and does not end");
             self.look(at as usize);
         }
         // The last message of each envelope that is to be received.
@@ -117,9 +121,12 @@ impl World {
         }
         self.check_sends();
         self.check_paths(&takers);
-        for (wish, Receive { at, handle, room, gaps, bytes }) in &self.receives {
+        for (wish, Receive { at, handle, room, gaps, bytes, has_failed }) in &self.receives {
+            if *has_failed {
+                continue;
+            }
             let Some(bytes) = bytes else {
-                if self.is_of_the_gone(*wish) {
+                if self.may_wait(*wish) {
                     continue;
                 }
                 let what = self.processes[*at as usize].as_mut().map(|process| process.describe_request(*handle));
@@ -139,10 +146,11 @@ impl World {
         self.check_rest();
     }
 
-    /// Checks that each send has ended, or its process has lost the receiver.
+    /// Checks that each send has ended, or its process has lost the receiver, and does not outlive it.
     fn check_sends(&mut self) {
         for (message, (at, send)) in &self.sends {
-            let may_be_lost = self.model.may_lose(self.model.sent[*message].from, self.model.sent[*message].to);
+            let is_lost = self.model.may_lose(self.model.sent[*message].from, self.model.sent[*message].to);
+            let may_be_lost = is_lost && !self.program.outlives;
             let Some(process) = &mut self.processes[*at as usize] else { continue };
             if !may_be_lost {
                 let what = process.describe_request(*send);
@@ -164,13 +172,14 @@ impl World {
             let receives =
                 self.receives.values().filter(|receive| receive.at as usize == at && receive.bytes.is_none());
             // A port that refuses a request does not say which messages before it have arrived.
-            let may_keep = process.has_failed && self.is_broken;
+            let may_keep = process.has_failed && self.is_broken && !self.program.outlives;
             let left = process.left_of_all(sends + receives.count()).filter(|_| !may_keep);
             if let Some(left) = left.or_else(|| process.left().filter(|_| is_whole)) {
                 panic!("process {at} does not give back: {left}");
             }
         }
-        assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
+        let may_register = if self.program.outlives { !self.model.gone.is_empty() } else { !is_whole };
+        assert!(may_register || self.memory.registered() == 0, "registrations are left");
         for process in self.processes.iter_mut().flatten() {
             process.check_given_up();
             (0..self.program.processes).for_each(|other| process.forget(other));

@@ -54,6 +54,8 @@ struct Receive {
     gaps: bool,
     /// Its memory, once it has ended.
     bytes: Option<Box<[u8]>>,
+    /// Whether it has ended because its sender is lost.
+    has_failed: bool,
 }
 
 /// A matched probe whose message was not received yet.
@@ -98,6 +100,8 @@ pub(crate) struct World {
     patience: usize,
     /// A queue pair from this one on is to fail, one that has nothing but reads if `true`.
     failing: Option<(usize, bool)>,
+    /// Number of the step after which a process had ended all requests of a peer that it has lost, by their numbers.
+    outlived: BTreeMap<(usize, usize), usize>,
     /// Whether a connection was made to fail; by a port that refused a request.
     has_failed: bool,
     is_broken: bool,
@@ -155,6 +159,7 @@ impl World {
             now: 0,
             patience: random.one_of(&[8, 60, 200]),
             failing: None,
+            outlived: BTreeMap::new(),
             has_failed: false,
             is_broken: false,
             random,

@@ -4,6 +4,7 @@
 
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use ibex::messenger::receive::probe::Found;
+use ibex::messenger::request::Outcome;
 
 use super::{Probed, Receive, World, content};
 use crate::history::Step;
@@ -148,7 +149,7 @@ impl World {
     pub(super) fn receive(&mut self, at: u32, wanted: Wanted, (room, gaps): (usize, bool)) {
         let wish = self.wish(at, wanted, true, Got::Nothing);
         let handle = self.process(at).receive(2 * wish + 1, wanted, (room, gaps));
-        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
+        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None, has_failed: false });
     }
 
     fn probe(&mut self, at: u32, wanted: Wanted, takes: bool) {
@@ -166,7 +167,7 @@ impl World {
         let Some(Probed { wish, wanted, length, message }) = self.probed[at as usize].pop_front() else { return };
         let (room, gaps) = room.unwrap_or((length, false));
         let handle = self.process(at).receive_probed(2 * wish + 1, wanted, message, (room, gaps));
-        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
+        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None, has_failed: false });
     }
 
     fn cancel_one(&mut self, at: u32, which: usize) {
@@ -185,12 +186,43 @@ impl World {
         }
     }
 
+    /// Notes that a request has failed, which must have needed a lost peer.
+    fn note_failed(&mut self, (at, number): (u32, usize), outcome: Option<Outcome>, bytes: Box<[u8]>) {
+        let index = number / 2;
+        self.history.note(Step::Failed { at, number: number as u32 });
+        let (from, to) = if number.is_multiple_of(2) {
+            self.sends.remove(&index).expect("a send ends once");
+            (at as usize, self.model.sent[index].to)
+        } else {
+            let receive = self.receives.get_mut(&index).expect("a receive that has begun");
+            assert!(receive.bytes.replace(bytes).is_none(), "a receive ends once");
+            receive.has_failed = true;
+            let wish = &mut self.model.wishes[index];
+            wish.got = outcome.map_or(Got::Cancelled, |Outcome { source, tag, length, .. }| Got::Message {
+                source: source as usize,
+                tag,
+                length,
+            });
+            let from = outcome.map(|outcome| outcome.source as usize).or(wish.from);
+            let from = from.expect("a receive from any source fails only with its message");
+            let is_early = |outlived: &usize| wish.made <= *outlived;
+            let may_match = wish.from.is_some() || self.outlived.get(&(at as usize, from)).is_none_or(is_early);
+            assert!(may_match, "receive {index} from any source gets a message of a peer that was lost before");
+            (from, at as usize)
+        };
+        assert!(self.model.may_lose(from, to), "request {number} of process {at} fails, and its peer is not lost");
+    }
+
     /// Notes what has ended in a process.
     pub(super) fn look(&mut self, at: usize) {
         self.note_lost(at);
         let Some(process) = &mut self.processes[at] else { return };
-        for Ended { number, outcome, bytes } in process.take_ended() {
+        for Ended { number, outcome, bytes, has_failed } in process.take_ended() {
             let (at, index) = (at as u32, number / 2);
+            if has_failed {
+                self.note_failed((at, number), outcome, bytes);
+                continue;
+            }
             if number.is_multiple_of(2) {
                 self.history.note(Step::Sent { at, message: index as u32 });
                 self.model.sent[index].done = Some(self.now);
@@ -215,6 +247,13 @@ impl World {
                 "a probe has found {known:?}, and its receive got {got:?}"
             );
             *known = got;
+        }
+        if let Some(process) = &self.processes[at]
+            && let Some(outlived) = process.outlived()
+        {
+            for peer in outlived {
+                self.outlived.entry((at, peer as usize)).or_insert(self.now);
+            }
         }
     }
 }

@@ -61,7 +61,7 @@ impl World {
             Operation::Receive { from, tag, room, gaps, .. } => {
                 let wanted = Wanted::new(number, from, tag);
                 let wish = self.wish(at, wanted, true, Got::Nothing);
-                self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
+                self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None, has_failed: false });
                 self.process(at).start(handle, 2 * wish + 1, &[]);
                 2 * wish + 1
             }

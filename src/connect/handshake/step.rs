@@ -96,6 +96,15 @@ impl Failure {
         format!("no connection from port {local_port} to peer {peer}: {}", fmt::from_fn(|f| self.explain(remote, f)))
     }
 
+    /// Returns the errno that fits best.
+    pub(crate) fn errno(&self) -> i32 {
+        match (self.reason, self.reach) {
+            (FailureReason::NoCarrier, _) | (_, Reach::Unreachable) => libc::EHOSTUNREACH,
+            (_, Reach::Refused) => libc::ECONNREFUSED,
+            _ => libc::ETIMEDOUT,
+        }
+    }
+
     fn explain(&self, remote: &PortAddress, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self;
         if reason == FailureReason::NoCarrier {

@@ -316,10 +316,11 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         Some(pending)
     }
 
-    /// Removes a peer that has gone, and its queues.
-    pub fn forget(&mut self, peer: P) {
-        self.peers.remove(&peer);
+    /// Removes a peer that has gone, and its queues. Returns the messages that pend.
+    pub fn forget(&mut self, peer: P) -> Vec<R> {
         self.heard.remove(&peer);
+        let queues = self.peers.remove(&peer).map(|known| known.queues).unwrap_or_default();
+        queues.into_values().flat_map(|queue| queue.pending).collect()
     }
 
     /// Removes a peer to which all messages can be sent freely, so that [`Self::is_free`] can hold again.

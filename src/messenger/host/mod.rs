@@ -80,14 +80,22 @@ pub trait Host: Tools {
         self.finish(receive);
     }
 
-    /// Ends the job: a peer is lost, or the host has printed the reason.
-    fn fails(&mut self);
+    /// Notes that a peer is lost, which [`State::rails`] has noted. A host that outlives its peers ends their requests
+    /// soon, by [`lost::end`]; any other ends the job.
+    ///
+    /// [`lost::end`]: super::rails::lost::end
+    fn loses_peer(&mut self);
+
+    /// Ends a request with an error, because its peer, to which this route led, is lost. It has no transfer in
+    /// progress, and no adapter uses its memory. Afterwards only its owner uses it. A host that ends the job need not.
+    fn fail(&mut self, process: &Self::Process, request: Self::Handle, peer: Route);
 
     /// Ends the job, because the data of a send, `length` bytes, cannot be packed.
     fn cannot_pack(&mut self, length: usize);
 
-    /// Ends the job, because a peer asks for `asked` bytes of a message of `length` bytes that it was not offered.
-    fn cannot_send(&mut self, asked: u64, length: u64);
+    /// Ends the job, or gives the peer up, because it asks for `asked` bytes of the message of this send that it was not
+    /// offered.
+    fn cannot_send(&mut self, process: &Self::Process, send: Self::Handle, asked: u64);
 }
 
 /// The data of a request.

@@ -88,6 +88,16 @@ impl<C, M> Contexts<C, M> {
         }
     }
 
+    /// Returns the communicators.
+    pub fn all(&self) -> impl Iterator<Item = &C> {
+        self.communicators.iter().flatten().chain(self.extended.values())
+    }
+
+    /// Returns the messages that arrived before their communicators, those of each in order.
+    pub fn kept(&mut self) -> impl Iterator<Item = &mut Vec<M>> {
+        self.kept.values_mut()
+    }
+
     /// Keeps a message whose context has no communicator.
     pub fn keep(&mut self, context: u32, message: M) {
         debug_assert!(self.get(context).is_none(), "context {context} has a communicator");

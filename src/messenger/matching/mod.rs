@@ -116,6 +116,11 @@ impl<R: Copy, U, E: MatchBits> Matching<R, U, E> {
         Searched { found, attempts }
     }
 
+    /// Removes and returns the queued messages for which `is_gone` holds: their sender is lost.
+    pub fn drop_unexpected(&mut self, is_gone: impl FnMut(E, &U) -> bool) -> Vec<U> {
+        self.unexpected.drop_queued(is_gone)
+    }
+
     /// Takes the message with this handle, for the receive of a matched probe. `None` if it was taken before.
     pub fn take(&mut self, handle: MessageHandle) -> Option<Message<U, E>> {
         let at = self.unexpected.resolve(handle.0)?;

@@ -168,6 +168,17 @@ impl<U, E: MatchBits> Unexpected<U, E> {
         }
     }
 
+    /// Removes and returns the queued messages for which `is_gone` holds, in order of arrival within each list.
+    pub(super) fn drop_queued(&mut self, mut is_gone: impl FnMut(E, &U) -> bool) -> Vec<U> {
+        let queued = self.order.iter().flat_map(|list| self.slab.iter(list));
+        let gone = queued.filter(|(_, entry)| match &entry.payload {
+            Held::Queued(message) => is_gone(entry.key, message),
+            Held::Taken | Held::Probed(_) => false,
+        });
+        let places: Vec<u32> = gone.map(|(at, _)| at).collect();
+        places.into_iter().filter_map(|at| self.take_at(at)).map(|(_, message)| message).collect()
+    }
+
     /// Returns all messages, in order of arrival within each list; those of matched probes last.
     pub(super) fn into_messages(mut self) -> Vec<(E, U)> {
         let lists = [&self.order[0], &self.order[1], &self.probed];

@@ -7,6 +7,7 @@
 //! hosts.
 
 use super::failover;
+use super::lost;
 use super::multi_rail::Turn;
 use super::routes;
 use super::send_buffers::{BufferId, Content};
@@ -193,10 +194,10 @@ fn request<H: PortHost>(
     outcome: Result<(), Failed>,
 ) {
     match record {
-        Record::Buffer(buffer) => sent(process, host, rail, buffer, outcome),
+        Record::Buffer(buffer) => sent(process, host, (rail, to), buffer, outcome),
         Record::Read(receive) => read::done(process, host, receive, rail, outcome),
         Record::Sent(send) if outcome.is_ok() => sent_without_buffer(process, host, send),
-        Record::Sent(_) => host.fails(),
+        Record::Sent(send) => failed_without_buffer(process, host, send, Route::new(rail, to)),
         Record::Turn if outcome.is_ok() => {
             host.messenger().flow.turns.push(Route::new(rail, to));
             host.has_turn();
@@ -216,11 +217,27 @@ fn sent_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H:
     host.finish(send);
 }
 
+/// Handles the failure of such a message or fragment: its peer is lost.
+#[cold]
+fn failed_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H::Handle, to: Route) {
+    lost::note(process, host, to);
+    // A send in fragments ends with the peer.
+    if !matches!(host.core(send).transfer, Transfer::Sending(_)) {
+        host.fail(process, send, to);
+    }
+}
+
 /// Handles the completion of a send buffer.
-fn sent<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, buffer: BufferId, outcome: Result<(), Failed>) {
+fn sent<H: PortHost>(
+    process: &H::Process,
+    host: &mut H,
+    (rail, to): (usize, EndpointId),
+    buffer: BufferId,
+    outcome: Result<(), Failed>,
+) {
     match host.messenger().rails.buffers[rail].give_back(buffer) {
         _ if outcome.is_err() => {
-            host.fails();
+            lost::note(process, host, Route::new(rail, to));
             // A send to another peer may wait for this buffer.
             fragments::feed_starved(process, host);
         }
@@ -232,7 +249,7 @@ fn sent<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, buffer: Bu
 /// Handles the failure of the connection of a route.
 pub fn peer_failed<H: PortHost>(process: &H::Process, host: &mut H, route: Route) {
     if !failover::fails_over(process, host, route) {
-        host.fails();
+        lost::note(process, host, route);
     }
     fragments::feed_starved(process, host);
 }

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::routes;
 use super::send_buffers::{BufferId, Content};
 use super::transmit::{self, queue_by};
+use super::{lost, routes};
 use crate::messenger::header::{Header, MAX_SIZE};
 use crate::messenger::host::{PortHost, Ports, Process, Record, Transmitted, Types};
 use crate::messenger::route::Route;
@@ -35,7 +35,7 @@ pub(crate) fn link_changed<H: PortHost>(process: &H::Process, host: &mut H, rail
         if let Some(to) = to
             && !move_to(process, host, peer, to, Vec::new())
         {
-            host.fails();
+            lost::note(process, host, to);
         }
     }
 }
@@ -49,7 +49,7 @@ pub(in crate::messenger) fn met_again<H: PortHost>(process: &H::Process, host: &
         && let Some(to) = other_than(process, host, peer, home)
         && !move_to(process, host, peer, to, Vec::new())
     {
-        host.fails();
+        lost::note(process, host, to);
     }
 }
 

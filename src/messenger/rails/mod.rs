@@ -8,6 +8,7 @@
 //! - With several rails, [`multi_rail`] chooses the route that a peer's messages use, its home. When a port goes down,
 //!   or a connection fails, [`failover`] moves messages to another port, and [`multi_rail`] keeps their order at the
 //!   receiver. [`poll_interval`] says how often to poll.
+//! - When no port is left, [`lost`] ends the requests that need the peer.
 //! - [`backlog`] sends by shared memory.
 //!
 //! Called by the protocols, and by the host for completions. Grade: hot for messages that are sent whole, else pending.
@@ -27,6 +28,7 @@ use crate::peer::PeerName;
 use backlog::Backlog;
 use completions::Held;
 use fragment::Fragment;
+use lost::Lost;
 use multi_rail::MultiRail;
 use send_buffers::SendBuffers;
 
@@ -34,6 +36,7 @@ pub mod backlog;
 pub mod completions;
 pub(in crate::messenger) mod failover;
 pub(in crate::messenger) mod fragment;
+pub mod lost;
 pub(in crate::messenger) mod multi_rail;
 pub mod poll_interval;
 pub mod routes;
@@ -51,6 +54,8 @@ pub struct Rails<H: Host> {
     pub multi_rail: MultiRail<Held>,
     /// Messages that wait for room in shared memory.
     pub backlog: Backlog<H>,
+    /// The peers that are lost.
+    pub lost: Lost,
 }
 
 impl<H: Host> Rails<H> {
@@ -60,6 +65,7 @@ impl<H: Host> Rails<H> {
             known: HashMap::new(),
             multi_rail: MultiRail::new(rails.len()),
             backlog: Backlog::default(),
+            lost: Lost::default(),
             buffers: rails.map(|rail| SendBuffers::new(rail.copy_size, rail.receive_size, most)).collect(),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan};
 
 use super::send_buffers::{BufferId, SendBuffers};
-use super::{failover, routes};
+use super::{failover, lost, routes};
 use crate::messenger::host::{Data, PortHost, Process, Record, Transmitted, Types};
 use crate::messenger::route::Route;
 use crate::transport::{Port, Sent, Token, WhenDiverted};
@@ -43,7 +43,7 @@ pub(super) fn control<H: PortHost>(process: &H::Process, host: &mut H, route: Ro
     if !is_posted {
         let message = (Arc::from(message), message.len() as u32, Token(0));
         if !failover::send_by_home(process, host, home, vec![message]) {
-            host.fails();
+            lost::note(process, host, home);
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn queue_turn<H: PortHost>(process: &H::Process, host: &mut H, route:
     let port = process.enter_port(home.rail());
     let is_queued = port.is_some_and(|mut port| port.queue_turn(home.to(), tag::<H>(), H::token(Record::Turn)).is_ok());
     if !is_queued && !failover::fails_over(process, host, home) {
-        host.fails();
+        lost::note(process, host, home);
     }
 }
 

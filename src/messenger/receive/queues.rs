@@ -212,6 +212,19 @@ impl<R: Copy + PartialEq, E: MatchBits> Queues<R, E> {
         lengths.inserted(self.unexpected(), bytes);
     }
 
+    /// Removes and returns the queued messages for which `is_gone` holds: their sender is lost.
+    pub(in crate::messenger) fn drop_unexpected(
+        &mut self,
+        lengths: &Lengths,
+        is_gone: impl FnMut(E, &Arrived) -> bool,
+    ) -> Vec<Arrived> {
+        let dropped = self.matching.drop_unexpected(is_gone);
+        for message in &dropped {
+            lengths.removed(self.unexpected(), message.length());
+        }
+        dropped
+    }
+
     /// Returns the message that a receive would get.
     pub(super) fn probe(&mut self, pattern: Pattern<E>) -> Option<Found<E>> {
         let Message { envelope, message } = self.matching.probe(pattern).found?;

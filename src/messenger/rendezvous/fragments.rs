@@ -16,6 +16,7 @@ use crate::messenger::events::transfers::Bytes;
 use crate::messenger::header::Header;
 use crate::messenger::host::{Data, Host, NotPacked, Posted};
 use crate::messenger::path_taken::{Protocol, Reason};
+use crate::messenger::rails::lost;
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -82,9 +83,11 @@ pub(crate) fn wanted<H: Host>(
     let Some(request) = host.messenger().transfers.get(sender) else { return };
     let core = host.core(request);
     let (route, length) = (core.route, core.data.length() as u64);
-    let Transfer::Unanswered { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
+    let Transfer::Unanswered { registered, .. } = core.transfer else {
+        return host.cannot_send(process, request, asked);
+    };
     if !(1..=length).contains(&asked) {
-        return host.cannot_send(asked, length);
+        return host.cannot_send(process, request, asked);
     }
     host.messenger().transfers.end(sender);
     super::enter(host, request, &Step::Answered { number: sender, wants_copies: true });
@@ -107,7 +110,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
             Ok(packed) => packed,
             Err(NotPacked::NoBuffer) => return starve(host, request),
             Err(NotPacked::OneInFlight) => return,
-            Err(NotPacked::Failed) => return host.fails(),
+            Err(NotPacked::Failed) => return is_lost(process, host, request),
         };
         let moved = Bytes::Of { offset, length }.posted();
         let begins = offset == 0 && !events::has_begun(host, request);
@@ -116,7 +119,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         }
         let posted = host.post_fragment(process, request, fragment);
         if posted == Posted::Failed {
-            return host.fails();
+            return is_lost(process, host, request);
         }
         let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
         if is_last {
@@ -130,6 +133,13 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
             return end(host, request);
         }
     }
+}
+
+/// Notes that no port takes a fragment of a send, so that its receiver is lost.
+#[cold]
+fn is_lost<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    let route = host.core(request).route;
+    lost::note(process, host, route);
 }
 
 /// Queues a send for a free buffer.

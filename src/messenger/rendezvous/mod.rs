@@ -16,6 +16,7 @@ use super::events::transfers::Bytes;
 use super::host::{Data, Host};
 use super::request::Transfer;
 use super::request::transfer_id::TransferId;
+use super::route::Route;
 use super::{events, flow_control};
 pub(super) use steps::{Step, enter};
 
@@ -32,6 +33,19 @@ pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId,
     close(process, host, request, Transfer::None, |host| host.finish(request));
 }
 
+/// Ends the registrations of an announced send: with the port of its route, and with other rails.
+pub(super) fn deregister<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    route: Route,
+    registered: Option<H::Registration>,
+    others: Vec<(usize, H::Registration)>,
+) {
+    for (rail, registered) in registered.map(|registered| (route.rail(), registered)).into_iter().chain(others) {
+        host.deregister(process, rail, registered);
+    }
+}
+
 /// Replaces the announcement of a send by `next`, and ends its registrations. Calls `go_on`, then continues the sends
 /// that pend until this one is answered.
 fn close<H: Host>(
@@ -43,11 +57,9 @@ fn close<H: Host>(
 ) {
     let core = host.core(request);
     let (route, announced) = (core.route, std::mem::replace(&mut core.transfer, next));
-    let Transfer::Unanswered { registered, others, counted } = announced else { return go_on(host) };
+    let Transfer::Unanswered { registered, others, counted, .. } = announced else { return go_on(host) };
     let context = counted.then(|| host.context(request));
-    for (rail, registered) in registered.map(|registered| (route.rail(), registered)).into_iter().chain(others) {
-        host.deregister(process, rail, registered);
-    }
+    deregister(process, host, route, registered, others);
     go_on(host);
     if let Some(context) = context {
         flow_control::answered(process, host, route, context);

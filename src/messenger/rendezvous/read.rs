@@ -16,6 +16,7 @@ use crate::messenger::events::transfers::{Bytes, Moved};
 use crate::messenger::header::{Header, PortKey};
 use crate::messenger::host::Host;
 use crate::messenger::path_taken::{Protocol, Reason};
+use crate::messenger::rails::lost;
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::Route;
@@ -147,10 +148,15 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
     let Transfer::Reading(reads) = std::mem::replace(&mut host.core(request).transfer, Transfer::None) else {
         return None;
     };
+    deregister(process, host, &reads);
+    Some(reads)
+}
+
+/// Ends the registrations of reads, of which none is in flight.
+pub(in crate::messenger) fn deregister<H: Host>(process: &H::Process, host: &mut H, reads: &Reads<H>) {
     for rail in reads.stripes.rails() {
         host.deregister(process, rail.route.rail(), rail.registered);
     }
-    Some(reads)
 }
 
 /// Handles the completion of the oldest read by this rail.
@@ -172,7 +178,7 @@ pub(crate) fn done<H: Host>(
     }
     if outcome.is_err() {
         if !host.fails_over(process, route) {
-            return host.fails();
+            return lost::note(process, host, route);
         }
     } else {
         let moved = Bytes::Of { offset, length: length.into() }.completed();

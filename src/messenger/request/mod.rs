@@ -61,6 +61,8 @@ pub enum Transfer<H: Host> {
     None,
     /// The send waits for the receiver's answer: that it has the message, or asks for copies.
     Unanswered {
+        /// Number of the send.
+        sender: TransferId,
         /// Registration with the port of the announcement.
         registered: Option<H::Registration>,
         /// Registrations with other rails, by their indices.

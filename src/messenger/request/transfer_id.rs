@@ -63,6 +63,11 @@ impl<T: Copy> Transfers<T> {
         slot.what.filter(|_| TransferId::new(id.place() as u32, slot.uses) == id)
     }
 
+    /// Number of the transfers that have begun and not ended.
+    pub fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Ends a transfer.
     pub fn end(&mut self, id: TransferId) -> Option<T> {
         let what = self.get(id)?;
@@ -87,7 +92,7 @@ mod tests {
         let third = transfers.begin('c');
         assert_eq!(third.place(), first.place(), "its place is used again");
         assert_eq!((transfers.get(first), transfers.get(third), transfers.get(second)), (None, Some('c'), Some('b')));
-        assert_eq!(transfers.get(TransferId(77)), None);
+        assert_eq!((transfers.get(TransferId(77)), transfers.in_use()), (None, 2));
     }
     #[test]
     fn transfers_stay_distinct_when_the_count_of_uses_overflows() {

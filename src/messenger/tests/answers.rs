@@ -13,7 +13,8 @@ fn other() -> Route {
 /// Makes a send that waits for the answer of the process to which this route leads. Returns its number.
 fn unanswered(host: &mut SmallHost, route: Route) -> u32 {
     let send = host.request(Role::Send(Mode::Standard), vec![1; 20]);
-    let transfer = Transfer::Unanswered { registered: Some(()), others: Vec::new(), counted: false };
+    let transfer =
+        Transfer::Unanswered { sender: TransferId(0), registered: Some(()), others: Vec::new(), counted: false };
     (host.cores[send].route, host.cores[send].transfer) = (route, transfer);
     host.registered.push(route.rail());
     host.messenger.transfers.begin(send).0

@@ -25,8 +25,15 @@ pub enum Cause {
     },
     /// The peer had given the connection up, and has not acknowledged all requests.
     GivenUp,
-    /// The connection could not be made; the sentence gives the reason and advice.
-    Connect(String),
+    /// The connection could not be made.
+    Connect {
+        /// The reason and advice, a sentence.
+        why: String,
+        /// The errno that fits best.
+        errno: i32,
+    },
+    /// The peer breaks the rules of the protocol; the sentence says how.
+    Protocol(String),
     /// The port can no longer be used; the sentence gives the reason.
     Port(String),
 }
@@ -48,6 +55,19 @@ pub struct Failure {
     pub cause: Cause,
     /// The adapter's time-out and number of retries.
     pub retransmission: Retransmission,
+}
+
+impl Failure {
+    /// Returns the errno that fits best.
+    pub fn errno(&self) -> i32 {
+        match self.cause {
+            Cause::Completion { status: Status::RETRY_EXCEEDED | Status::RNR_RETRY_EXCEEDED, .. } => libc::ETIMEDOUT,
+            Cause::Connect { errno, .. } => errno,
+            Cause::Completion { .. } | Cause::Post { .. } | Cause::GivenUp | Cause::Protocol(_) | Cause::Port(_) => {
+                libc::EIO
+            }
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -89,7 +109,8 @@ impl fmt::Display for Failure {
                 "failed: the peer had given it up, because this process did not answer for long, and requests to it are lost; \
                  see the link and the other host"
             ),
-            Cause::Connect(why) => write!(f, "could not be made: {why}"),
+            Cause::Protocol(why) => write!(f, "was given up: {why}"),
+            Cause::Connect { why, .. } => write!(f, "could not be made: {why}"),
             Cause::Port(why) => write!(f, "was lost with its port: {why}"),
         }
     }

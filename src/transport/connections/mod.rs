@@ -162,7 +162,7 @@ impl<Q: QueuePair> Connections<Q> {
 
     /// Whether no connection to the peer could be made.
     pub(super) fn never_connected(&self, peer: EndpointId) -> bool {
-        self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect(_)))
+        self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect { .. }))
     }
 
     /// Sets the failure of a peer; with `None` a connection may be made again.

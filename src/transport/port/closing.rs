@@ -154,6 +154,17 @@ impl<A: Adapter> Port<A> {
         self.close_connection(peer, *connection, false);
     }
 
+    /// Closes a connection that has failed: later polls destroy its queue pair, also if the adapter does not flush it.
+    /// Returns whether it is destroyed, and polls have reported all that came by it. Later requests to the peer are
+    /// refused, as before. Setup.
+    pub fn close_failed(&mut self, peer: EndpointId) -> bool {
+        if self.connections.failure(peer).is_some() {
+            self.drop_connection(peer);
+        }
+        let is_open = self.connections.get(peer).is_some() || self.closing.queues.iter().any(|queue| queue.of == peer);
+        !is_open && self.undelivered.is_empty()
+    }
+
     /// Gives up the successor of a peer's connection, which may have received already. False if there is none.
     pub(super) fn drop_successor(&mut self, peer: EndpointId) -> bool {
         let Some(successor) = self.connections.take_successor(peer) else { return false };

@@ -83,7 +83,7 @@ impl<A: Adapter> Port<A> {
         let Some((name, remote_port)) = self.connections.remote(to) else { return };
         let Some(remote) = self.directory.entry(name, remote_port) else {
             let why = format!("it published no address for its port {remote_port}; is ibex loaded there?");
-            return self.fail(to, Cause::Connect(why));
+            return self.fail(to, Cause::Connect { why, errno: libc::EHOSTUNREACH });
         };
         if self.connect(to, &remote, asked).is_ok() {
             self.countdown = 1;
@@ -94,7 +94,7 @@ impl<A: Adapter> Port<A> {
     /// Gives an endpoint a connection, and begins its handshake. If that fails, the connection fails.
     fn connect(&mut self, to: EndpointId, remote: &PortEntry, asked: bool) -> Result<EndpointId, Stranger> {
         let mut connection = self.new_connection(to, remote, asked).map_err(|why| {
-            self.fail(to, Cause::Connect(why));
+            self.fail(to, Cause::Connect { why, errno: libc::EIO });
             Stranger::Failed
         })?;
         self.search(to, &mut connection, &remote.address);

@@ -54,7 +54,7 @@ impl<A: Adapter> Port<A> {
     /// Fails a connection whose queue pair could not be set; if it was a successor, drops only that.
     pub(super) fn not_set(&mut self, to: EndpointId, why: String) {
         if !self.drop_successor(to) {
-            return self.fail(to, Cause::Connect(why));
+            return self.fail(to, Cause::Connect { why, errno: libc::EIO });
         }
         self.handshakes.settle(to);
         if let Some(name) = self.connections.name(to) {
@@ -79,7 +79,7 @@ impl<A: Adapter> Port<A> {
             let now = self.adapter.now();
             let Some(connection) = self.connections.get_mut(to) else { return };
             if connection.queue.waiting() > 0 {
-                return self.fail(to, Cause::Connect(why));
+                return self.fail(to, Cause::Connect { why, errno: failure.errno() });
             }
             connection.handshake.ask_on(now);
         }

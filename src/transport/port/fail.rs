@@ -27,6 +27,12 @@ impl<A: Adapter> Port<A> {
         }
     }
 
+    /// Gives a peer up that breaks the rules of the protocol, which the sentence says. Setup.
+    #[cold]
+    pub fn accuse(&mut self, peer: EndpointId, why: String) {
+        self.fail(peer, Cause::Protocol(why));
+    }
+
     /// [`Self::fail`], but leaves the waiting requests queued. False if the connection was given up before.
     pub(super) fn give_up(&mut self, to: EndpointId, cause: Cause) -> bool {
         let Some(peer) = self.connections.name(to) else { return false };

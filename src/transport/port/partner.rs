@@ -286,7 +286,7 @@ impl<A: Adapter> Port<A> {
             "no port of peer {name} can be reached from {place}: {tried}. Look at the cables and the fabrics of both hosts; name ports \
              of one network with btl_ibex_if_include"
         );
-        self.fail(to, Cause::Connect(why));
+        self.fail(to, Cause::Connect { why, errno: libc::EHOSTUNREACH });
     }
 
     /// Lists the tried ports of the peer, with the results; `None` if there was no choice.

@@ -129,8 +129,8 @@ impl<A: Adapter> Port<A> {
     /// has that queue pair, or had it and it is not destroyed.
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
-        let connection = self.connections.get(named)?;
-        (connection.number() == qp_num || self.closing.has(named, qp_num)).then_some(named)
+        let is_in_use = self.connections.get(named).is_some_and(|connection| connection.number() == qp_num);
+        (is_in_use || self.closing.has(named, qp_num)).then_some(named)
     }
 
     /// Takes completions while they cannot be reported: they wait for the next polls, except successful requests whose

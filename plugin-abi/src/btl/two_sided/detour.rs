@@ -78,7 +78,7 @@ pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     else {
         return false;
     };
-    if !matches!(failure.cause, Cause::Connect(_)) {
+    if !matches!(failure.cause, Cause::Connect { .. }) {
         return false;
     }
     let Some(other) = others(module).find(|other| reaches(other, name)) else { return false };
@@ -161,7 +161,7 @@ pub(crate) fn again(module: &Module, to: EndpointId, descriptor: Owned<Descripto
 }
 
 fn never_connected(module: &Module, to: EndpointId) -> bool {
-    let is_unmade = |state: State<'_>| matches!(state.port.failure(to)?.cause, Cause::Connect(_)).then_some(());
+    let is_unmade = |state: State<'_>| matches!(state.port.failure(to)?.cause, Cause::Connect { .. }).then_some(());
     module.enter().and_then(is_unmade).is_some()
 }
 

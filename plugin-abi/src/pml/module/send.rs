@@ -11,7 +11,6 @@ use engine::messenger;
 use engine::messenger::events::at_once::raise_at_once;
 use engine::messenger::events::{self, Raised};
 use engine::messenger::header::MAX_SIZE;
-use engine::messenger::host::Host;
 use engine::messenger::rails;
 use engine::messenger::route::Route;
 use engine::transport::Sent;

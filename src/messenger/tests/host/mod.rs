@@ -107,9 +107,11 @@ impl SmallHost {
     /// Makes a send that has announced its message. Returns it with its number.
     pub(super) fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        self.cores[send].transfer = Transfer::Unanswered { registered: Some(()), others: Vec::new(), counted: true };
+        let sender = self.messenger.transfers.begin(send);
+        self.cores[send].transfer =
+            Transfer::Unanswered { sender, registered: Some(()), others: Vec::new(), counted: true };
         self.registered.push(self.cores[send].route.rail());
-        (send, self.messenger.transfers.begin(send))
+        (send, sender)
     }
 
     /// Begins a send of so many bytes, the first of which are this number.
@@ -311,13 +313,16 @@ impl<E: WireEnvelope> Host for SmallHost<E> {
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
     }
-    fn fails(&mut self) {
+    fn loses_peer(&mut self) {
+        panic!("no peer is lost");
+    }
+    fn fail(&mut self, (): &(), _request: usize, _peer: Route) {
         panic!("nothing fails");
     }
     fn cannot_pack(&mut self, _length: usize) {
         panic!("all data can be packed");
     }
-    fn cannot_send(&mut self, asked: u64, _length: u64) {
+    fn cannot_send(&mut self, (): &(), _send: usize, asked: u64) {
         self.refused = Some(asked);
     }
 }

@@ -213,7 +213,7 @@ fn a_port_without_a_partner_fails_and_names_all_ports_that_it_tried() {
     );
     let side = &fabrics.sides[1].0;
     let failure = side.port.failure(side.peer).expect("it failed");
-    assert!(matches!(failure.cause, Cause::Connect(_)));
+    assert!(matches!(failure.cause, Cause::Connect { .. }));
     let text = failure.to_string();
     assert!(text.contains("its port 0 is connected to another") && text.contains("its port 1"), "{text}");
     assert!(text.contains("btl_ibex_if_include"), "{text}");
