@@ -93,8 +93,8 @@ pub trait Host: Tools {
     /// Ends the job, because the data of a send, `length` bytes, cannot be packed.
     fn cannot_pack(&mut self, length: usize);
 
-    /// Ends the job, or gives the peer up, because it asks for `asked` bytes of the message of this send that it was not
-    /// offered.
+    /// Ends the job, or gives the peer up, because it asks for `asked` bytes of the message of this send that it was
+    /// not offered.
     fn cannot_send(&mut self, process: &Self::Process, send: Self::Handle, asked: u64);
 }
 
