@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One-sided operations that succeed: each call, all sizes around thresholds, pieces of memory, injected writes, remote CQ
-// data, counters, selective completion, fences, and random writes and reads in flight against a model. With a peer's
+// One-sided operations that succeed: each call, all sizes around thresholds, pieces of memory, injected writes, remote
+// CQ data, counters, selective completion, fences, and random writes and reads in flight against a model. With a peer's
 // memory, by two endpoints of its domain, and with the endpoint's own.
 #include "one_sided.h"
 
@@ -225,6 +225,23 @@ static void fenced(struct endpoint *end, int number) {
     await(end, 2);
 }
 
+// A first write waits for a connection, which the peer must help to make: what is fenced behind it cannot begin.
+static void fenced_at_first(void) {
+    struct iovec iov = {source, 64};
+    struct fi_rma_iov rma = {at(64), 64, key};
+    struct fi_msg_rma write = {.msg_iov = &iov, .iov_count = 1, .addr = c->to[1], .rma_iov = &rma, .rma_iov_count = 1};
+    struct fi_msg_tagged message = {.msg_iov = &iov, .iov_count = 1, .addr = c->to[1], .tag = 6};
+    forget();
+    fill(source, 64);
+    OK(fi_write(c->ep, source, 64, NULL, c->to[1], at(0), key, &ctx[0]));
+    check_int("a fenced write", -FI_EAGAIN, fi_writemsg(c->ep, &write, FI_FENCE | FI_COMPLETION));
+    check_int("a fenced send", -FI_EAGAIN, fi_tsendmsg(c->ep, &message, FI_FENCE | FI_COMPLETION));
+    RETRIED(fi_writemsg(c->ep, &write, FI_FENCE | FI_COMPLETION));
+    check_same("the first write", source, target, 64);
+    await(c, 2);
+    check_same("the second write", source, target + 64, 64);
+}
+
 // Random writes, then random reads, all in flight, by two endpoints of the target's domain in turn.
 static void random_ones(void) {
     enum { SPACE = 1 << 20, MOST_IN_FLIGHT = 100 };
@@ -291,6 +308,8 @@ int main(void) {
     key = fi_mr_key(region);
     check_case("memory is registered with a domain");
     regions();
+    check_case("fences before there is a connection");
+    fenced_at_first();
     for (int i = 1; i <= 3; i++) {
         // By both endpoints of the target's domain, and by the one with itself.
         struct endpoint *end = i == 3 ? b : a;

@@ -110,7 +110,8 @@ static inline void open_endpoint(struct endpoint *end, struct fid_domain *domain
 }
 
 static inline void open_endpoints(void) {
-    struct fi_info *hints = hints_for(FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+    int mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    struct fi_info *hints = hints_for(FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE, mr_mode);
     hints->tx_attr->op_flags = FI_COMPLETION;
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
     fi_freeinfo(hints);

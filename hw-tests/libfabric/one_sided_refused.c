@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // One-sided operations that the target refuses: a wrong key, a range outside the region, a region that does not permit
-// the access or is closed. Each ends with an error of its own, and touches no memory. Of the endpoint itself first; with
-// a peer, each in a process of its own, because the adapter then breaks the connection.
+// the access or is closed. Each ends with an error of its own, and touches no memory. Each with
+// a peer in a process of its own, because the adapter then breaks the connection; then all of the endpoint itself.
 #include "one_sided.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static const char *const names[] = {"a wrong key", "a key beyond 32 bits", "a ra
 static void refused(struct endpoint *end, fi_addr_t to, enum wrong wrong, size_t length) {
     memset(target, 3, sizeof target);
     memset(local, 4, sizeof local);
-    uint64_t access = wrong == READ_ONLY ? FI_REMOTE_READ : wrong == WRITE_ONLY ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
+    uint64_t access = (wrong == WRITE_ONLY ? 0 : FI_REMOTE_READ) | (wrong == READ_ONLY ? 0 : FI_REMOTE_WRITE);
     struct fid_mr *region = registered(b, target + ROOM, ROOM, access);
     uint64_t key = fi_mr_key(region), address = (uintptr_t)target + ROOM;
     if (wrong == CLOSED)
