@@ -29,6 +29,12 @@ const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLUR
 /// Environment variables with the number of the job's processes on this host.
 const LOCAL_SIZES: [&str; 3] = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"];
 
+/// Environment variable with the seconds after which a peer that does not answer is lost.
+const CONNECT_TIMEOUT: &str = "FI_IBEX_CONNECT_TIMEOUT";
+
+/// Seconds between two probes of an idle peer: without them a receive from one that has died would wait for ever.
+const PROBE_INTERVAL: u64 = 10;
+
 static CHOICE: OnceLock<Option<PortChoice>> = OnceLock::new();
 
 /// Returns the port that endpoints use; `None` if there is none. The first call examines the adapters.
@@ -86,7 +92,11 @@ pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port
         bounce_size: RECEIVE_SIZE,
         directory: Box::new(Inserted(Arc::clone(vector))),
     };
-    let port = Port::on(device, &Tunables::default(), setup).map_err(|error| failed(&error.to_string()))?;
+    let mut tunables = Tunables { probe_interval: PROBE_INTERVAL, ..Tunables::default() };
+    if let Some(seconds) = number(&[CONNECT_TIMEOUT]) {
+        tunables.connect_timeout = u64::from(seconds.clamp(1, 86_400));
+    }
+    let port = Port::on(device, &tunables, setup).map_err(|error| failed(&error.to_string()))?;
     if let Some(warning) = port.warning() {
         log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, warning);
     }

@@ -27,9 +27,13 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("fi_threads", "threads share endpoints and queues"),
 ];
 
+/// Programs of `one_sided.rs` and `provider_memory.rs`.
+const OF_OTHER_TESTS: [&str; 3] = ["one_sided", "one_sided_refused", "fi_freed_memory"];
+
 pub(crate) fn tests() -> Vec<Test> {
     let all = Test::new("every program of libfabric's calls is run by a test", |_| {
-        every_program_is_listed("libfabric", PROGRAMS.iter().map(|(program, _)| *program), file!())
+        let all = PROGRAMS.iter().map(|(program, _)| *program).chain(OF_OTHER_TESTS);
+        every_program_is_listed("libfabric", all, file!())
     });
     let programs = PROGRAMS.map(|(program, shows)| {
         Test::on_emulated(format!("by libfabric, {shows}"), move |site| runs(site, program)).quick()

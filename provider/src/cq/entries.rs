@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::{Completion, CompletionQueue, Failure};
+use super::{Completion, CompletionQueue, Failed};
 use crate::domain::Domain;
 use crate::entry::{call, done, table};
 use crate::fid::{give, head, object, only_closed, pointer};
@@ -121,21 +121,20 @@ unsafe extern "C" fn readerr(queue: *mut sys::fid_cq, buffer: *mut sys::fi_cq_er
         let queue = unsafe { object::<CompletionQueue>(queue) };
         // SAFETY: F2. The program has set the size of its room for error data.
         let entry = unsafe { buffer.as_mut() }.ok_or(sys::FI_EINVAL)?;
-        let (completion, failure, reason) = queue.take_failure()?;
-        fill(entry, completion, failure, reason);
+        fill(entry, queue.take_failure()?);
         Ok(1)
     })
 }
 
-fn fill(entry: &mut sys::fi_cq_err_entry, completion: Completion, failure: Failure, reason: usize) {
+fn fill(entry: &mut sys::fi_cq_err_entry, Failed { completion, error, excess, reason, .. }: Failed) {
     entry.op_context = std::ptr::with_exposed_provenance_mut(completion.context);
     entry.flags = completion.flags;
     entry.len = completion.length;
     entry.buf = std::ptr::with_exposed_provenance_mut(completion.buffer);
     entry.data = completion.data;
     entry.tag = completion.tag;
-    entry.olen = failure.excess;
-    entry.err = failure.error as c_int;
+    entry.olen = excess;
+    entry.err = error as c_int;
     entry.prov_errno = reason as c_int;
     entry.err_data_size = 0;
 }
@@ -176,6 +175,7 @@ pub(crate) unsafe fn copy(text: &[u8], buffer: *mut c_char, length: usize) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cq::Failure;
     use crate::fid;
     use crate::tests::domain;
     use std::ffi::CStr;

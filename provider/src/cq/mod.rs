@@ -49,24 +49,34 @@ impl Default for Completion {
 
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct Failure<'a> {
     /// `FI_E*`.
     pub(crate) error: u32,
     /// Number of bytes of the message that had no room (`olen`).
     pub(crate) excess: usize,
-    /// The reason for people; constant, so that it outlives the queue.
-    pub(crate) text: &'static str,
+    /// The reason for people.
+    pub(crate) text: &'a str,
+}
+
+/// An operation that failed, as it waits to be read.
+struct Failed {
+    /// Number of completions before it, counted as `taken` is.
+    before: u64,
+    completion: Completion,
+    error: u32,
+    excess: usize,
+    /// Number of its reason (`prov_errno`).
+    reason: usize,
 }
 
 #[derive(Default)]
 struct Completions {
     completed: VecDeque<Completion>,
-    /// With the number of completions before each, counted as `taken` is.
-    failed: VecDeque<(u64, Completion, Failure)>,
+    failed: VecDeque<Failed>,
     /// Number of completions that the program has read.
     taken: u64,
-    /// Reasons that have been read, each with its number as index plus one (`prov_errno`).
-    reasons: Vec<(&'static str, CString)>,
+    /// Reasons of failures, each with its number as index plus one. There are as many as lost peers, and a few more.
+    reasons: Vec<CString>,
 }
 
 /// A completion queue.
@@ -98,10 +108,16 @@ impl CompletionQueue {
     }
 
     /// Adds the completion of an operation that failed.
-    pub(crate) fn push_failure(&self, completion: Completion, failure: Failure) {
-        let mut completions = self.completions.lock();
+    #[cold]
+    pub(crate) fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
+        let (Failure { error, excess, text }, mut completions) = (failure, self.completions.lock());
         let before = completions.taken + completions.completed.len() as u64;
-        completions.failed.push_back((before, completion, failure));
+        let reasons = &mut completions.reasons;
+        let known = reasons.iter().position(|known| known.to_bytes() == text.as_bytes()).unwrap_or_else(|| {
+            reasons.push(CString::new(text).unwrap_or_default());
+            reasons.len() - 1
+        });
+        completions.failed.push_back(Failed { before, completion, error, excess, reason: known + 1 });
     }
 
     /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0
@@ -115,7 +131,7 @@ impl CompletionQueue {
             completions = self.completions.lock();
         }
         let mut taken = count.min(completions.completed.len());
-        if let Some((before, ..)) = completions.failed.front() {
+        if let Some(Failed { before, .. }) = completions.failed.front() {
             let before = (before - completions.taken) as usize;
             if before == 0 {
                 return Err(sys::FI_EAVAIL);
@@ -138,22 +154,15 @@ impl CompletionQueue {
         Ok(taken)
     }
 
-    /// Takes the oldest failure, with the number of its reason.
-    fn take_failure(&self) -> Result<(Completion, Failure, usize)> {
-        let mut completions = self.completions.lock();
-        let (_, completion, failure) = completions.failed.pop_front().ok_or(sys::FI_EAGAIN)?;
-        let reasons = &mut completions.reasons;
-        let known = reasons.iter().position(|(text, _)| *text == failure.text).unwrap_or_else(|| {
-            reasons.push((failure.text, CString::new(failure.text).unwrap_or_default()));
-            reasons.len() - 1
-        });
-        Ok((completion, failure, known + 1))
+    /// Takes the oldest failure.
+    fn take_failure(&self) -> Result<Failed> {
+        self.completions.lock().failed.pop_front().ok_or(sys::FI_EAGAIN)
     }
 
     /// Calls `with` with the text of a reason.
     fn reason<T>(&self, number: i32, with: impl FnOnce(&CStr) -> T) -> T {
         let completions = self.completions.lock();
         let known = usize::try_from(number).ok().and_then(|number| completions.reasons.get(number.checked_sub(1)?));
-        with(known.map_or(c"no further reason is known", |(_, text)| text))
+        with(known.map_or(c"no further reason is known", CString::as_c_str))
     }
 }

@@ -114,8 +114,8 @@ impl Endpoint {
 
     /// Forgets a peer: this index of the address vector is removed.
     pub(crate) fn forget(&self, index: sys::fi_addr_t) {
-        if let Ok((_, mut state)) = self.enter() {
-            state.forget(index);
+        if let Ok((shared, mut state)) = self.enter() {
+            state.forget(shared, index);
         }
     }
 

@@ -57,7 +57,7 @@ impl Reports {
 
     /// Reports a send, a receive or a search that has failed.
     #[cold]
-    pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure) {
+    pub(crate) fn failed(&self, call: Call, completion: Completion, failure: Failure<'_>) {
         match call.hears {
             Hears::Nobody => {}
             Hears::All => self.refused(completion, failure),
@@ -75,7 +75,7 @@ impl Reports {
 
     /// Reports any operation that has failed.
     #[cold]
-    pub(crate) fn refused(&self, completion: Completion, failure: Failure) {
+    pub(crate) fn refused(&self, completion: Completion, failure: Failure<'_>) {
         self.count(completion.flags, true);
         self.push_failure(completion, failure);
     }
@@ -87,7 +87,7 @@ impl Reports {
         }
     }
 
-    fn push_failure(&self, completion: Completion, failure: Failure) {
+    fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
         if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
             queue.push_failure(completion, failure);
         }

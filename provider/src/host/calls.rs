@@ -58,11 +58,11 @@ pub(super) struct Report {
     completion: Completion,
     /// The sender of a received message.
     source: Option<u64>,
-    failure: Option<Failure>,
+    failure: Option<Failure<'static>>,
 }
 
 /// Makes the completion of a receive, or of a search.
-fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usize) -> Completion {
+pub(super) fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usize) -> Completion {
     let flags = call.kind.received() | if data.is_some() { sys::FI_REMOTE_CQ_DATA } else { 0 };
     let rest = Completion::default();
     Completion { context: call.context, flags, length, data: data.unwrap_or(0), tag, ..rest }
@@ -80,7 +80,6 @@ impl State {
         data: Data,
         (mode, is_injected): (Mode, bool),
     ) -> Result<()> {
-        self.is_usable()?;
         let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
         let of = tag(message.tag, message.data);
         if mode == Mode::Standard && self.sends_at_once(shared, route, call.kind, of, &data) {
@@ -117,7 +116,6 @@ impl State {
     /// Posts a receive.
     #[inline(always)]
     pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
-        self.is_usable()?;
         let of = self.wanted(shared, wanted)?;
         let receive = self.requests.take(Role::Receive, of, data, call);
         self.post(shared, receive, of);
@@ -147,7 +145,6 @@ impl State {
 
     /// Searches the unexpected messages. The completion says what was found, or that nothing was.
     pub(crate) fn peek(&mut self, shared: &Shared, call: Call, wanted: Wanted, found: Found) -> Result<()> {
-        self.is_usable()?;
         self.progress(shared);
         let of = self.wanted(shared, wanted)?;
         let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
@@ -168,7 +165,6 @@ impl State {
 
     /// Receives the message that a search with the same context has claimed; without `data`, drops it.
     pub(crate) fn receive_claimed(&mut self, shared: &Shared, call: Call, data: Option<Data>) -> Result<()> {
-        self.is_usable()?;
         let message = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
         let Some(data) = data else {
             self.drop_message(shared, call.kind, message);
@@ -279,43 +275,17 @@ impl State {
         self.late.push_back(Report { call, completion, source: None, failure });
     }
 
-    #[inline]
-    pub(crate) fn is_usable(&self) -> Result<()> {
-        if self.is_broken { Err(sys::FI_ENOTCONN) } else { Ok(()) }
-    }
-
-    /// Ends a call, or a poll, once no port is entered. If a peer is lost, closes the port and fails all operations:
-    /// none waits for ever.
+    /// Ends a call, or a poll, once no port is entered.
     #[inline(always)]
     pub(crate) fn leave(&mut self, shared: &Shared) {
+        if self.messenger.rails.lost.is_due() {
+            self.end_lost(shared);
+        }
         if self.buffers.are_due() {
             self.post_due(shared);
         }
         if !self.late.is_empty() {
             self.put_late(shared);
         }
-        if self.has_failed && !self.is_broken {
-            self.fail_all(shared);
-        }
-    }
-
-    #[cold]
-    fn fail_all(&mut self, shared: &Shared) {
-        self.is_broken = true;
-        if let Some(mut port) = shared.enter_port(0) {
-            for reason in port.take_unprinted() {
-                crate::log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, &reason);
-            }
-        }
-        // No adapter touches the memory of the operations afterwards.
-        shared.close();
-        let active: Vec<_> = self.requests.active().map(|(_, request)| (request.call, request.core.role)).collect();
-        for (call, role) in active {
-            let flags = if role == Role::Receive { call.kind.received() } else { call.kind.sent() };
-            let completion = Completion { context: call.context, flags, ..Completion::default() };
-            let text = "a peer is lost; FI_LOG_LEVEL=warn has the reason";
-            self.reports.failed(call, completion, Failure { error: sys::FI_EIO, excess: 0, text });
-        }
-        self.rma.fail_all(&self.reports);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! [`State`] is what a thread uses once it has entered the endpoint; [`Shared`] has the port and what does not change.
 //! `calls` has what a program calls, `multi_recv` the buffers for several messages, `progress` the poll, `request` and
-//! `data` the operations, `memory` and `peers` what the messenger asks about memory and peers, `tools` about tools. An
+//! `data` the operations, `lost` the ends of those whose peer is lost, `memory` and `peers` what the messenger asks about memory and peers, `tools` about tools. An
 //! endpoint has two queues of receives, of tagged and of untagged messages ([`Kind`]), which the messenger knows as
 //! communicators.
 //!
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ibex::messenger;
 use ibex::messenger::flow_control::state::Flow;
 use ibex::messenger::header::MAX_TAGGED_SIZE;
-use ibex::messenger::host::{self, Communicators, Host, Types};
+use ibex::messenger::host::{self, Communicators, Host, Process as _, Types};
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::matching::{FiTag, MessageHandle, Tagged};
 use ibex::messenger::rails::Rails;
@@ -30,6 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) mod calls;
 pub(crate) mod data;
+mod lost;
 mod memory;
 mod multi_recv;
 mod peers;
@@ -97,10 +98,6 @@ pub(crate) struct State {
     pub(crate) rma: Rma,
     /// Reports that wait until the address of their source is looked up.
     late: VecDeque<Report>,
-    /// Whether a peer is lost.
-    has_failed: bool,
-    /// Whether all operations have failed because of that: the endpoint does nothing more.
-    is_broken: bool,
 }
 
 impl host::Process for Shared {
@@ -174,8 +171,6 @@ impl State {
             reports,
             rma: Rma::new(domain),
             late: VecDeque::new(),
-            has_failed: false,
-            is_broken: false,
         }
     }
 }
@@ -301,21 +296,23 @@ impl Host for State {
         self.requests.give_back(request);
     }
 
+    /// [`Self::leave`](State::leave) ends its operations.
+    fn loses_peer(&mut self) {}
+
     #[cold]
-    fn loses_peer(&mut self) {
-        self.has_failed = true;
+    fn fail(&mut self, shared: &Shared, request: Handle, peer: Route) {
+        self.report_failed(shared, request, peer);
+        self.requests.give_back(request);
     }
 
-    /// All operations fail.
-    fn fail(&mut self, _: &Shared, _: Handle, _: Route) {}
+    /// Bytes can always be copied.
+    fn cannot_pack(&mut self, _: usize) {}
 
     #[cold]
-    fn cannot_pack(&mut self, _: usize) {
-        self.has_failed = true;
-    }
-
-    #[cold]
-    fn cannot_send(&mut self, _: &Shared, _: Handle, _: u64) {
-        self.has_failed = true;
+    fn cannot_send(&mut self, shared: &Shared, send: Handle, asked: u64) {
+        let (route, length) = (self.core(send).route, host::Data::length(&self.core(send).data));
+        if let Some(mut port) = shared.enter_port(0) {
+            port.accuse(route.to(), format!("the peer asks for {asked} bytes of a message of {length}"));
+        }
     }
 }

@@ -62,14 +62,16 @@ impl Buffers {
         }
     }
 
-    /// Gives a buffer back whose posted receive was cancelled.
-    pub(super) fn cancel(&mut self, buffer: usize) {
+    /// Gives a buffer back whose posted receive was cancelled, or failed. Returns whether it has no other.
+    pub(super) fn cancel(&mut self, buffer: usize) -> bool {
         let known = self.get(buffer);
         known.receives -= 1;
         known.rest = known.rest.behind(usize::MAX);
-        if known.receives == 0 {
+        let is_last = known.receives == 0;
+        if is_last {
             self.all[buffer] = None;
         }
+        is_last
     }
 }
 
@@ -88,7 +90,6 @@ impl State {
         wanted: Wanted,
         (rest, least): (Piece, usize),
     ) -> Result<()> {
-        self.is_usable()?;
         let from = self.wanted(shared, wanted)?;
         let buffer = Buffer { call, from, rest, least, receives: 0, is_queued: false };
         if !buffer.has_room() {

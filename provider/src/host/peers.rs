@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use ibex::messenger::host::{self, Process as _};
+use ibex::messenger::rails::lost;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
-use ibex::transport::Failure;
+use ibex::transport::{EndpointId, Failure};
 
 use super::{Kind, Shared, State};
 use crate::av::AddressVector;
@@ -95,9 +96,16 @@ impl State {
         let route = if name == self.peers.me {
             Route::LOOPBACK
         } else {
-            let to = shared.enter_port(0)?.peer(name, 0);
-            let route = Route::new(0, to);
+            let mut port = shared.enter_port(0)?;
+            let route = Route::new(0, port.peer(name, 0));
+            let is_lost = port.failure(route.to()).is_some();
+            drop(port);
             self.peers.known(route).address = address;
+            if is_lost {
+                // The operation that asks for the route fails.
+                lost::note(shared, self, route);
+                return Some(route);
+            }
             route
         };
         self.messenger.rails.known.insert(name, route);
@@ -109,13 +117,30 @@ impl State {
         Some(route)
     }
 
-    /// Forgets an address that the program has removed: as a destination, and as the source of messages.
-    pub(crate) fn forget(&mut self, address: u64) {
+    /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to a
+    /// new connection.
+    pub(crate) fn forget(&mut self, shared: &Shared, address: u64) {
         if let Some(route) = self.peers.routes.get_mut(address as usize) {
             *route = Route::UNKNOWN;
         }
-        for peer in self.peers.known.iter_mut().filter(|peer| peer.address == address) {
-            peer.address = sys::FI_ADDR_NOTAVAIL;
+        let Some(index) = self.peers.known.iter().position(|peer| peer.address == address) else { return };
+        self.peers.known[index].address = sys::FI_ADDR_NOTAVAIL;
+        let to = EndpointId::from_index(index as u32);
+        if let Some(mut port) = shared.enter_port(0)
+            && port.failure(to).is_some()
+            && port.peer_name(to).is_some_and(|name| self.peers.vector.address(name).is_none())
+        {
+            port.forget(to);
+        }
+    }
+
+    /// Forgets the routes to lost peers, so that each later operation with one looks its route up, and fails.
+    pub(super) fn forget_lost(&mut self, shared: &Shared) {
+        let Some(port) = shared.enter_port(0) else { return };
+        for route in &mut self.peers.routes {
+            if *route != Route::LOOPBACK && *route != Route::UNKNOWN && port.failure(route.to()).is_some() {
+                *route = Route::UNKNOWN;
+            }
         }
     }
 

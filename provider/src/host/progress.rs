@@ -14,9 +14,6 @@ use super::{Shared, State};
 impl State {
     /// Takes one batch of completions, and sends the messages whose turn it is.
     pub(crate) fn progress(&mut self, shared: &Shared) {
-        if self.is_broken {
-            return;
-        }
         self.poll(shared);
         if !self.messenger.flow.turns.is_empty() {
             send::in_turns(shared, self, |state| _ = state.poll(shared));

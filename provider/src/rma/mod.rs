@@ -174,13 +174,6 @@ impl Rma {
         self.slots.end(ended.local, ended.failure.is_none());
         reports.end(ended.direction, ended.end, ended.failure);
     }
-
-    /// Fails all operations, once the port is closed.
-    pub(crate) fn fail_all(&mut self, reports: &Reports) {
-        for operation in self.operations.drain() {
-            self.end(Operation { failure: operation.failure.or(Some(LOST)), ..operation }, reports);
-        }
-    }
 }
 
 fn longest_inline(port: &Port<Verbs>) -> usize {
@@ -221,22 +214,22 @@ impl Posted {
     }
 }
 
-const REFUSED: Failure = Failure {
+const REFUSED: Failure<'_> = Failure {
     error: sys::FI_EACCES,
     excess: 0,
     text: "the target refuses the access: no region has this key, the range is not inside it, or it does not permit this",
 };
 
-const LOST: Failure = Failure {
+const LOST: Failure<'_> = Failure {
     error: sys::FI_EIO,
     excess: 0,
     text: "the connection to the peer failed before the operation was done; FI_LOG_LEVEL=warn has the reason",
 };
 
-const UNANSWERED: Failure =
+const UNANSWERED: Failure<'_> =
     Failure { error: sys::FI_ETIMEDOUT, excess: 0, text: "the peer did not acknowledge the operation" };
 
-fn failure(of: Failed) -> Failure {
+fn failure(of: Failed) -> Failure<'static> {
     match of.status {
         Status::REMOTE_ACCESS | Status::REMOTE_INVALID_REQUEST => REFUSED,
         Status::RETRY_EXCEEDED | Status::RNR_RETRY_EXCEEDED => UNANSWERED,
@@ -246,7 +239,7 @@ fn failure(of: Failed) -> Failure {
 
 impl Reports {
     /// Reports the end of a one-sided operation.
-    fn end(&self, direction: Direction, End { context, is_reported }: End, failure: Option<Failure>) {
+    fn end(&self, direction: Direction, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
         let completion = Completion { context, flags: direction.flags(), ..Completion::default() };
         match failure {
             None => self.succeeded(is_reported, &completion),
@@ -258,7 +251,6 @@ impl Reports {
 impl State {
     /// Starts a one-sided operation.
     pub(crate) fn transfer(&mut self, shared: &Shared, of: &Transfer<'_>) -> Result<()> {
-        self.is_usable()?;
         of.check()?;
         if of.is_fenced {
             self.fence(shared, of.peer)?;

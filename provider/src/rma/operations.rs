@@ -16,7 +16,7 @@ pub(super) struct Operation {
     /// Requests at the port that have not ended.
     pub(super) posted: u32,
     /// Why a request failed: the first reason.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<Failure<'static>>,
     pub(super) local: Local,
 }
 
@@ -41,7 +41,7 @@ impl Operations {
     }
 
     /// Notes the end of a request. Returns the operation if it was the last one.
-    pub(super) fn ended(&mut self, number: u32, failure: Option<Failure>) -> Option<Operation> {
+    pub(super) fn ended(&mut self, number: u32, failure: Option<Failure<'static>>) -> Option<Operation> {
         let place = self.places.get_mut(number as usize)?;
         let operation = place.as_mut()?;
         operation.failure = operation.failure.or(failure);
@@ -55,12 +55,6 @@ impl Operations {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Operation> {
         self.places.iter().flatten()
-    }
-
-    /// Takes all.
-    pub(super) fn drain(&mut self) -> Vec<Operation> {
-        self.free.clear();
-        std::mem::take(&mut self.places).into_iter().flatten().collect()
     }
 }
 
@@ -89,7 +83,7 @@ mod tests {
         assert_eq!(operations.next(), 1);
         operations.put(1, operation(9, 1));
         assert_eq!(operations.next(), 3);
-        assert_eq!(operations.drain().iter().map(|operation| operation.end.context).collect::<Vec<_>>(), [0, 9, 2]);
+        assert_eq!(operations.all().map(|operation| operation.end.context).collect::<Vec<_>>(), [0, 9, 2]);
         assert_eq!((operations.next(), operations.all().count()), (0, 0));
     }
 }

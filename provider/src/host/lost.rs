@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ends of operations whose peer is lost: each fails with an error that fits, and with the engine's sentence.
+//!
+//! Called by `calls.rs` at the end of each call and poll while a peer is lost, and by the messenger. Grade: setup.
+//! Threads: the one that has entered the endpoint, and no port. Tests: `hw-tests`.
+
+use ibex::messenger::host::Process as _;
+use ibex::messenger::matching::ADDR_UNSPEC;
+use ibex::messenger::rails::lost::{self, OutlivesPeers};
+use ibex::messenger::request::Role;
+use ibex::messenger::route::Route;
+
+use super::calls::completion_of;
+use super::request::{Handle, Request};
+use super::{Shared, State};
+use crate::cq::{Completion, Failure};
+use crate::{log, sys};
+
+impl OutlivesPeers for State {
+    fn requests(&self) -> Vec<Handle> {
+        self.requests.active().map(|(request, _)| request).collect()
+    }
+
+    fn source(&mut self, _: &Shared, receive: Handle) -> Option<Route> {
+        Some(self.requests.get(receive).core.peer).filter(|peer| *peer != ADDR_UNSPEC).map(Route::from_bits)
+    }
+}
+
+impl State {
+    /// Ends the operations of lost peers, and prints why the peers are lost.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_lost(&mut self, shared: &Shared) {
+        let reasons = shared.enter_port(0).map(|mut port| port.take_unprinted()).unwrap_or_default();
+        for reason in &reasons {
+            log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, reason);
+        }
+        self.forget_lost(shared);
+        lost::end(shared, self);
+    }
+
+    /// Reports a request whose peer is lost.
+    pub(super) fn report_failed(&mut self, shared: &Shared, request: Handle, peer: Route) {
+        let reason = shared.enter_port(0).and_then(|port| {
+            let failure = port.failure(peer.to())?;
+            Some((failure.errno().unsigned_abs(), failure.to_string()))
+        });
+        let (error, text) = reason.unwrap_or_else(|| (sys::FI_EIO, "the peer is lost".to_owned()));
+        let Request { core, call, outcome, buffer, .. } = self.requests.get(request);
+        let (call, start) = (*call, core.data.start().map_or(0, <*const u8>::addr));
+        let mut completion = match (core.role, &outcome) {
+            (Role::Receive, Some(outcome)) => completion_of(call, outcome.tag.tag, outcome.tag.data, 0),
+            (Role::Receive, None) => completion_of(call, core.tag.tag, None, 0),
+            (Role::Send(_), _) => {
+                let flags = call.kind.sent();
+                Completion { context: call.context, flags, tag: core.tag.tag, ..Completion::default() }
+            }
+        };
+        match (*buffer, outcome.is_some()) {
+            (Some(buffer), true) => self.buffers.report(buffer, start, &mut completion),
+            (Some(buffer), false) if self.buffers.cancel(buffer) => completion.flags |= sys::FI_MULTI_RECV,
+            _ => {}
+        }
+        self.reports.failed(call, completion, Failure { error, excess: 0, text: &text });
+    }
+}
