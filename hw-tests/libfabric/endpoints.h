@@ -102,6 +102,7 @@ struct setup {
     int endpoints;
     int domains;            // endpoint i is of domain i % domains
     uint64_t caps;          // what to ask for; 0: all that is offered
+    int mr_mode;            // how memory regions may be registered; 0: one-sided operations are not offered
     uint64_t selective;     // FI_SELECTIVE_COMPLETION or 0
     uint64_t tx_flags, rx_flags; // default flags of operations
     bool one_queue;         // all endpoints report to the queue of the first
@@ -118,7 +119,7 @@ static inline void open_fabric(struct setup setup) {
     struct fi_info *hints = fi_allocinfo();
     hints->fabric_attr->prov_name = strdup("ibex");
     hints->ep_attr->type = FI_EP_RDM;
-    hints->domain_attr->mr_mode = 0;
+    hints->domain_attr->mr_mode = setup.mr_mode;
     hints->caps = setup.caps;
     hints->tx_attr->op_flags = setup.tx_flags;
     hints->rx_attr->op_flags = setup.rx_flags;

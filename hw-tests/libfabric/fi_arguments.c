@@ -100,11 +100,17 @@ static void transfers(void) {
 
 static void others(void) {
     check_case("queues, options and commands refuse what they do not know");
+    entry got;
     OK(fi_tinject(ends[1].ep, out, 8, ends[1].to[1], 3));
     OK(fi_trecv(ends[1].ep, in, 8, NULL, FI_ADDR_UNSPEC, 3, 0, in));
     check_int("fi_cq_read into no memory", -FI_EINVAL, fi_cq_read(ends[1].cq, NULL, 1));
     await_of(&ends[1], "the receive", in);
     check_int("fi_cq_readerr into no memory", -FI_EINVAL, fi_cq_readerr(ends[1].cq, NULL, 0));
+    check_int("fi_cq_sread without a wait object", -FI_EINVAL, fi_cq_sread(ends[1].cq, &got, 1, NULL, 0));
+    check_int("fi_cq_signal without a wait object", -FI_EINVAL, fi_cq_signal(ends[1].cq));
+    struct fid *queue = &ends[1].cq->fid, *vector = &ends[1].av->fid;
+    check_int("fi_trywait without a wait object", -FI_EINVAL, fi_trywait(fabric, &queue, 1));
+    check_int("fi_trywait of a vector", -FI_EINVAL, fi_trywait(fabric, &vector, 1));
     size_t value = 64, length = sizeof value;
     struct fid *fid = &ends[0].ep->fid;
     check_int("an option", -FI_ENOPROTOOPT, fi_setopt(fid, FI_OPT_ENDPOINT, 99, &value, length));

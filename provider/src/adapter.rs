@@ -77,8 +77,13 @@ pub(crate) fn device() -> Result<Device> {
     Device::open(choice).map_err(|error| failed(&error.to_string()))
 }
 
-/// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. Returns it with its address.
-pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactAddress)> {
+/// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. `sleeps`: threads may sleep until it
+/// has something to do. Returns it with its address.
+pub(crate) fn open(
+    device: &Device,
+    vector: &Arc<AddressVector>,
+    sleeps: bool,
+) -> Result<(Port<Verbs>, CompactAddress)> {
     let instance =
         ibex::connect::host::new_instance().map_err(|error| failed(&format!("no random number: {error}")))?;
     let rank = number(&RANKS).unwrap_or(0);
@@ -90,6 +95,7 @@ pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port
         ports: 1,
         receive_size: RECEIVE_SIZE,
         bounce_size: RECEIVE_SIZE,
+        sleeps,
         directory: Box::new(Inserted(Arc::clone(vector))),
     };
     let mut tunables = Tunables { probe_interval: PROBE_INTERVAL, ..Tunables::default() };

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::Domain;
 use crate::endpoint::members::Members;
-use crate::entry::{call, done, table};
-use crate::fid::{Class, give, head, object, only_closed, pointer};
+use crate::entry::{Result, call, done, table};
+use crate::fid::{self, Class, give, head, object, pointer};
 use crate::sys;
+use crate::wait::{self, Wait};
 
 /// A counter.
 pub(crate) struct Counter {
@@ -20,6 +21,10 @@ pub(crate) struct Counter {
     errors: AtomicU64,
     /// The endpoints that count with it.
     pub(crate) endpoints: Members,
+    /// What threads sleep on until it changes.
+    pub(crate) wait: Option<Wait>,
+    /// Sum of both numbers when the program last read one.
+    seen: AtomicU64,
     _domain: Arc<Domain>,
 }
 
@@ -30,8 +35,9 @@ impl Class for Counter {
 }
 
 impl Counter {
-    pub(crate) fn new(domain: Arc<Domain>) -> Self {
-        Counter { value: AtomicU64::new(0), errors: AtomicU64::new(0), endpoints: Members::default(), _domain: domain }
+    pub(crate) fn new(domain: Arc<Domain>, wait: Option<Wait>) -> Self {
+        let (value, errors, seen, endpoints) = Default::default();
+        Counter { value, errors, endpoints, wait, seen, _domain: domain }
     }
 
     /// Counts an operation that has ended.
@@ -39,14 +45,51 @@ impl Counter {
     pub(crate) fn count(&self, has_failed: bool) {
         let field = if has_failed { &self.errors } else { &self.value };
         field.fetch_add(1, Ordering::Release);
+        self.wait.iter().for_each(Wait::wake);
+    }
+
+    /// Returns the successes or errors after the endpoints have progressed.
+    fn read(&self, field: &AtomicU64) -> u64 {
+        self.endpoints.progress();
+        self.seen.store(self.sum(), Ordering::Relaxed);
+        field.load(Ordering::Acquire)
+    }
+
+    fn sum(&self) -> u64 {
+        self.value.load(Ordering::Acquire).wrapping_add(self.errors.load(Ordering::Acquire))
+    }
+
+    /// Sleeps until the counter has reached a threshold.
+    fn wait_for(&self, threshold: u64, timeout: i32) -> Result<()> {
+        let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
+        let (deadline, errors) = (wait::deadline(timeout), self.errors.load(Ordering::Acquire));
+        loop {
+            let armed = wait.arm(&self.endpoints);
+            if self.value.load(Ordering::Acquire) >= threshold {
+                return Ok(());
+            }
+            if self.errors.load(Ordering::Acquire) != errors {
+                return Err(sys::FI_EAVAIL);
+            }
+            wait.sleep(armed, deadline).map_err(|_| sys::FI_ETIMEDOUT)?;
+        }
+    }
+
+    /// Whether a program may sleep on the descriptor: it has read the counter as it is.
+    pub(crate) fn can_sleep(&self) -> Result<bool> {
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.endpoints);
+        Ok(self.sum() == self.seen.load(Ordering::Relaxed))
     }
 }
 
-static OPERATIONS: sys::fi_ops = only_closed::<Counter>();
+static OPERATIONS: sys::fi_ops = table!(fi_ops {
+    close: fid::close::<Counter>, control: control;
+    absent: bind, ops_open, tostr, ops_set,
+});
 
 static FUNCTIONS: sys::fi_ops_cntr = table!(fi_ops_cntr {
-    read: read, readerr: readerr, add: add, set: set, adderr: adderr, seterr: seterr;
-    absent: wait,
+    read: read, readerr: readerr, add: add, set: set, adderr: adderr, seterr: seterr, wait: wait_for;
+    absent:
 });
 
 /// `fi_cntr_open`.
@@ -63,15 +106,13 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: F1, F2.
         let (domain, attributes) = unsafe { (object::<Domain>(domain), attributes.as_ref()) };
         let attributes = attributes.copied().unwrap_or_default();
-        if !matches!(attributes.wait_obj, sys::FI_WAIT_NONE | sys::FI_WAIT_UNSPEC)
-            || attributes.events != sys::FI_CNTR_EVENTS_COMP
-        {
+        if attributes.events != sys::FI_CNTR_EVENTS_COMP {
             return Err(sys::FI_ENOSYS);
         }
         if attributes.flags != 0 {
             return Err(sys::FI_EBADFLAGS);
         }
-        let counter = Arc::new(Counter::new(Arc::clone(domain)));
+        let counter = Arc::new(Counter::new(Arc::clone(domain), Wait::of(attributes.wait_obj)?));
         let fid = head::<Counter>(context, &OPERATIONS);
         // SAFETY: F2.
         unsafe { give(sys::fid_cntr { fid, ops: pointer(&FUNCTIONS) }, counter, place) }
@@ -80,20 +121,34 @@ pub(crate) unsafe extern "C" fn open(
 
 // Counters carry no other memory: what an operation has written is ordered by its endpoint's lock.
 
+/// `fi_control`: the wait object.
+unsafe extern "C" fn control(counter: *mut sys::fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: F1, F2.
+    done("fi_control", || unsafe { Wait::control(object::<Counter>(counter).wait.as_ref(), command, argument) })
+}
+
 /// `fi_cntr_read`.
 unsafe extern "C" fn read(counter: *mut sys::fid_cntr) -> u64 {
     call("fi_cntr_read", || {
         // SAFETY: F1.
         let counter = unsafe { object::<Counter>(counter) };
-        counter.endpoints.progress();
-        Ok(counter.value.load(Ordering::Acquire))
+        Ok(counter.read(&counter.value))
     })
 }
 
 /// `fi_cntr_readerr`.
 unsafe extern "C" fn readerr(counter: *mut sys::fid_cntr) -> u64 {
+    call("fi_cntr_readerr", || {
+        // SAFETY: F1.
+        let counter = unsafe { object::<Counter>(counter) };
+        Ok(counter.read(&counter.errors))
+    })
+}
+
+/// `fi_cntr_wait`.
+unsafe extern "C" fn wait_for(counter: *mut sys::fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: F1.
-    call("fi_cntr_readerr", || Ok(unsafe { object::<Counter>(counter) }.errors.load(Ordering::Acquire)))
+    done("fi_cntr_wait", || unsafe { object::<Counter>(counter) }.wait_for(threshold, timeout))
 }
 
 macro_rules! changes {
@@ -101,7 +156,9 @@ macro_rules! changes {
         unsafe extern "C" fn $name(counter: *mut sys::fid_cntr, value: u64) -> c_int {
             done($what, || {
                 // SAFETY: F1.
-                let _ = unsafe { object::<Counter>(counter) }.$field.$change(value, Ordering::AcqRel);
+                let counter = unsafe { object::<Counter>(counter) };
+                let _ = counter.$field.$change(value, Ordering::AcqRel);
+                counter.wait.iter().for_each(Wait::wake);
                 Ok(())
             })
         }

@@ -5,8 +5,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::entry::{done, table};
-use crate::fid::{Class, give, head, only_closed, pointer};
+use crate::cntr::Counter;
+use crate::cq::CompletionQueue;
+use crate::entry::{Result, done, table};
+use crate::fid::{Class, give, head, object_if, only_closed, pointer};
 use crate::{domain, eq, sys};
 
 /// A fabric.
@@ -21,8 +23,8 @@ impl Class for Fabric {
 static OPERATIONS: sys::fi_ops = only_closed::<Fabric>();
 
 static FUNCTIONS: sys::fi_ops_fabric = table!(fi_ops_fabric {
-    domain: domain::open, eq_open: eq::open;
-    absent: passive_ep, wait_open, trywait, domain2,
+    domain: domain::open, eq_open: eq::open, trywait: trywait;
+    absent: passive_ep, wait_open, domain2,
 });
 
 /// `fi_fabric`: the function of the provider by which libfabric opens a fabric.
@@ -41,5 +43,26 @@ pub(crate) unsafe extern "C" fn open(
         let fid = sys::fid_fabric { fid, ops: pointer(&FUNCTIONS), api_version: attributes.api_version };
         // SAFETY: F2.
         unsafe { give(fid, Arc::new(Fabric), place) }
+    })
+}
+
+/// `fi_trywait`: whether a program may sleep on the descriptors of these queues and counters.
+unsafe extern "C" fn trywait(_: *mut sys::fid_fabric, objects: *mut *mut sys::fid, count: c_int) -> c_int {
+    done("fi_trywait", || {
+        if objects.is_null() {
+            return Err(sys::FI_EINVAL);
+        }
+        let can_sleep = (0..usize::try_from(count).unwrap_or(0)).map(|index| {
+            // SAFETY: F2: there are `count` fids; F1 for each.
+            unsafe {
+                let object = objects.add(index).read();
+                match object_if::<CompletionQueue>(object) {
+                    Some(queue) => queue.can_sleep(),
+                    None => object_if::<Counter>(object).ok_or(sys::FI_EINVAL)?.can_sleep(),
+                }
+            }
+        });
+        let all: Vec<bool> = can_sleep.collect::<Result<_>>()?;
+        if all.contains(&false) { Err(sys::FI_EAGAIN) } else { Ok(()) }
     })
 }

@@ -3,9 +3,10 @@
 //!
 //! [`fi_prov_ini`] gives libfabric the provider; `info` answers what it offers (`fi_getinfo`). Then come libfabric's
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
-//! how C holds them, `entry` how C calls them, `sys` libfabric's types; `adapter` chooses and opens ports, `log` prints
-//! by libfabric. `host` makes an endpoint a host of the engine's messenger, which does the rest; `registration` has the
-//! memory of long messages that the adapter reads, and `rma` the one-sided operations.
+//! how C holds them, `entry` how C calls them, `sys` libfabric's types; `wait` is what threads sleep on, `adapter`
+//! chooses and opens ports, `log` prints by libfabric. `host` makes an endpoint a host of the engine's messenger, which
+//! does the rest; `registration` has the memory of long messages that the adapter reads, and `rma` the one-sided
+//! operations.
 //!
 //! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs` and
 //! `rma`, for the memory of operations. Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
@@ -40,6 +41,7 @@ mod rma;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;

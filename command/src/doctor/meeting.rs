@@ -135,6 +135,7 @@ impl Ports {
                 ports: choices.len() as u32,
                 receive_size: RECEIVE_SIZE,
                 bounce_size: BOUNCE_SIZE,
+                sleeps: false,
                 directory: Box::new(known.clone()),
             };
             match Port::open(choice, &tunables, setup) {

@@ -69,12 +69,21 @@ pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
 
 /// Creates an extended completion queue (`ibv_create_cq_ex(3)`) that can be read with `flags` (`IBV_WC_EX_WITH_*`).
 /// `EOPNOTSUPP`: not with this library or provider. Null and an errno: not with this device.
-pub(super) fn completion_queue(context: &Context, entries: u32, flags: u64) -> io::Result<*mut sys::ibv_cq_ex> {
+/// Its armed events go to `channel`, or nowhere if that is null.
+///
+/// # Safety
+/// R4: `channel` is null or outlives the queue.
+pub(super) unsafe fn completion_queue(
+    context: &Context,
+    entries: u32,
+    flags: u64,
+    channel: *mut sys::ibv_comp_channel,
+) -> io::Result<*mut sys::ibv_cq_ex> {
     // SAFETY: the type is that of the field.
     let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
     let create = create.ok_or_else(unsupported)?;
-    let mut wanted = sys::ibv_cq_init_attr_ex { cqe: entries, wc_flags: flags, ..Default::default() };
-    // SAFETY: R4; no channel, no cookie, no parent domain are given.
+    let mut wanted = sys::ibv_cq_init_attr_ex { cqe: entries, channel, wc_flags: flags, ..Default::default() };
+    // SAFETY: R4; no cookie and no parent domain are given.
     Ok(unsafe { create(context.raw(), &raw mut wanted) })
 }
 

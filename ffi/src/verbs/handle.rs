@@ -30,6 +30,7 @@ objects! {
     ibv_context: ibv_close_device;
     ibv_pd: ibv_dealloc_pd;
     ibv_mr: ibv_dereg_mr;
+    ibv_comp_channel: ibv_destroy_comp_channel;
     ibv_cq: ibv_destroy_cq;
     ibv_srq: ibv_destroy_srq;
     ibv_qp: ibv_destroy_qp;

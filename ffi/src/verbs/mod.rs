@@ -30,6 +30,7 @@ pub use memory::domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, 
 pub use memory::fork::{ForkStatus, fork_init, fork_status};
 pub use memory::pages::{HugePages, PageKind};
 pub use memory::registration::Access;
+pub use queues::channel::CompletionChannel;
 pub use queues::completion::WorkCompletion;
 pub use queues::cq::CompletionQueue;
 pub use queues::qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use hw_tests::Job;
 
 /// Programs, and what each shows.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 14] = [
     ("fi_matching", "receives take the messages that their tag, mask and source say, in order"),
     ("fi_search", "messages are searched for, claimed and discarded"),
     ("fi_multi_recv", "a buffer takes several messages, and is given back"),
@@ -24,6 +24,7 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("fi_closing", "objects close in the order that the manual pages allow"),
     ("fi_arguments", "wrong arguments are refused"),
     ("fi_sizes", "messages of every length pass, in both directions at once"),
+    ("fi_waits", "threads sleep until there is a completion"),
     ("fi_threads", "threads share endpoints and queues"),
 ];
 

@@ -9,14 +9,19 @@ use std::sync::Arc;
 use super::{Completion, CompletionQueue, Failed};
 use crate::domain::Domain;
 use crate::entry::{call, done, table};
-use crate::fid::{give, head, object, only_closed, pointer};
+use crate::fid::{self, give, head, object, pointer};
 use crate::sys;
+use crate::wait::Wait;
 
-static OPERATIONS: sys::fi_ops = only_closed::<CompletionQueue>();
+static OPERATIONS: sys::fi_ops = table!(fi_ops {
+    close: fid::close::<CompletionQueue>, control: control;
+    absent: bind, ops_open, tostr, ops_set,
+});
 
 static FUNCTIONS: sys::fi_ops_cq = table!(fi_ops_cq {
-    read: read, readfrom: readfrom, readerr: readerr, strerror: strerror;
-    absent: sread, sreadfrom, signal,
+    read: read, readfrom: readfrom, readerr: readerr, strerror: strerror, sread: sread, sreadfrom: sreadfrom,
+    signal: signal;
+    absent:
 });
 
 /// `fi_cq_open`.
@@ -33,16 +38,14 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: F1, F2.
         let (domain, attributes) = unsafe { (object::<Domain>(domain), attributes.as_ref()) };
         let attributes = attributes.copied().unwrap_or_default();
-        if !matches!(attributes.wait_obj, sys::FI_WAIT_NONE | sys::FI_WAIT_UNSPEC) {
-            return Err(sys::FI_ENOSYS);
-        }
         if attributes.format > sys::FI_CQ_FORMAT_TAGGED {
             return Err(sys::FI_EINVAL);
         }
         if attributes.flags & !sys::FI_AFFINITY != 0 {
             return Err(sys::FI_EBADFLAGS);
         }
-        let queue = Arc::new(CompletionQueue::new(Arc::clone(domain), attributes.format));
+        let wait = Wait::of(attributes.wait_obj)?;
+        let queue = Arc::new(CompletionQueue::new(Arc::clone(domain), attributes.format, wait));
         let fid = head::<CompletionQueue>(context, &OPERATIONS);
         // SAFETY: F2.
         unsafe { give(sys::fid_cq { fid, ops: pointer(&FUNCTIONS) }, queue, place) }
@@ -79,6 +82,32 @@ unsafe fn write(format: sys::fi_cq_format, buffer: *mut c_void, index: usize, co
     }
 }
 
+/// [`write`], with the source unless `sources` is null.
+///
+/// # Safety
+/// F2: both have room for `index` and one more.
+#[inline]
+unsafe fn write_from(
+    format: sys::fi_cq_format,
+    (buffer, sources): (*mut c_void, *mut sys::fi_addr_t),
+    index: usize,
+    completion: &Completion,
+) {
+    // SAFETY: F2.
+    unsafe {
+        write(format, buffer, index, completion);
+        if !sources.is_null() {
+            sources.add(index).write(completion.source);
+        }
+    }
+}
+
+/// `fi_control`: the wait object.
+unsafe extern "C" fn control(queue: *mut sys::fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: F1, F2.
+    done("fi_control", || unsafe { Wait::control(object::<CompletionQueue>(queue).wait.as_ref(), command, argument) })
+}
+
 /// `fi_cq_read`.
 unsafe extern "C" fn read(queue: *mut sys::fid_cq, buffer: *mut c_void, count: usize) -> isize {
     call("fi_cq_read", || {
@@ -93,6 +122,47 @@ unsafe extern "C" fn read(queue: *mut sys::fid_cq, buffer: *mut c_void, count: u
     })
 }
 
+/// `fi_cq_sread`. A condition is a hint, which is not needed.
+unsafe extern "C" fn sread(
+    queue: *mut sys::fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: F1, F2.
+    unsafe { sreadfrom(queue, buffer, count, std::ptr::null_mut(), condition, timeout) }
+}
+
+/// `fi_cq_sreadfrom`.
+unsafe extern "C" fn sreadfrom(
+    queue: *mut sys::fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut sys::fi_addr_t,
+    _: *const c_void,
+    timeout: c_int,
+) -> isize {
+    call("fi_cq_sread", || {
+        // SAFETY: F1.
+        let queue = unsafe { object::<CompletionQueue>(queue) };
+        if buffer.is_null() && count > 0 {
+            return Err(sys::FI_EINVAL);
+        }
+        // SAFETY: F2: both buffers have room for `count` entries; `sources` may be null.
+        let taken = queue.take_or_sleep(count, timeout, |index, completion| unsafe {
+            write_from(queue.format, (buffer, sources), index, completion);
+        })?;
+        Ok(taken as isize)
+    })
+}
+
+/// `fi_cq_signal`.
+unsafe extern "C" fn signal(queue: *mut sys::fid_cq) -> c_int {
+    // SAFETY: F1.
+    done("fi_cq_signal", || unsafe { object::<CompletionQueue>(queue) }.signal())
+}
+
 /// `fi_cq_readfrom`.
 unsafe extern "C" fn readfrom(
     queue: *mut sys::fid_cq,
@@ -103,12 +173,12 @@ unsafe extern "C" fn readfrom(
     call("fi_cq_readfrom", || {
         // SAFETY: F1.
         let queue = unsafe { object::<CompletionQueue>(queue) };
+        if buffer.is_null() && count > 0 {
+            return Err(sys::FI_EINVAL);
+        }
         // SAFETY: F2: both buffers have room for `count` entries; `sources` may be null.
         let taken = queue.take(count, |index, completion| unsafe {
-            write(queue.format, buffer, index, completion);
-            if !sources.is_null() {
-                sources.add(index).write(completion.source);
-            }
+            write_from(queue.format, (buffer, sources), index, completion);
         })?;
         Ok(taken as isize)
     })
@@ -176,13 +246,12 @@ pub(crate) unsafe fn copy(text: &[u8], buffer: *mut c_char, length: usize) -> Op
 mod tests {
     use super::*;
     use crate::cq::Failure;
-    use crate::fid;
     use crate::tests::domain;
     use std::ffi::CStr;
 
     /// Opens a queue through C; the completions are pushed by the returned object.
     fn queue(format: sys::fi_cq_format) -> (*mut sys::fid_cq, Arc<CompletionQueue>) {
-        let queue = Arc::new(CompletionQueue::new(domain(), format));
+        let queue = Arc::new(CompletionQueue::new(domain(), format, None));
         let mut place = std::ptr::null_mut();
         let fid = head::<CompletionQueue>(std::ptr::null_mut(), &OPERATIONS);
         // SAFETY: `place` has room.

@@ -10,6 +10,7 @@ mod entries;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -18,6 +19,7 @@ use crate::endpoint::members::Members;
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::sys;
+use crate::wait::{self, Wait};
 
 pub(crate) use entries::{copy, open};
 
@@ -79,12 +81,23 @@ struct Completions {
     reasons: Vec<CString>,
 }
 
+/// Calls of `fi_cq_signal`.
+#[derive(Default)]
+struct Signals {
+    count: AtomicU64,
+    /// Whether no thread has returned because of the last one.
+    is_new: AtomicBool,
+}
+
 /// A completion queue.
 pub(crate) struct CompletionQueue {
     format: sys::fi_cq_format,
     completions: Mutex<Completions>,
     /// The endpoints that push to it.
     pub(crate) endpoints: Members,
+    /// What threads sleep on until there is an entry.
+    pub(crate) wait: Option<Wait>,
+    signals: Signals,
     _domain: Arc<Domain>,
 }
 
@@ -96,15 +109,17 @@ impl Class for CompletionQueue {
 
 impl CompletionQueue {
     /// Makes a queue whose entries have this format.
-    pub(crate) fn new(domain: Arc<Domain>, format: sys::fi_cq_format) -> Self {
+    pub(crate) fn new(domain: Arc<Domain>, format: sys::fi_cq_format, wait: Option<Wait>) -> Self {
         let format = if format == sys::FI_CQ_FORMAT_UNSPEC { sys::FI_CQ_FORMAT_TAGGED } else { format };
-        CompletionQueue { format, completions: Mutex::default(), endpoints: Members::default(), _domain: domain }
+        let (completions, endpoints, signals) = Default::default();
+        CompletionQueue { format, completions, endpoints, wait, signals, _domain: domain }
     }
 
     /// Adds the completion of a successful operation.
     #[inline]
     pub(crate) fn push(&self, completion: &Completion) {
         self.completions.lock().completed.push_back(*completion);
+        self.wait.iter().for_each(Wait::wake);
     }
 
     /// Adds the completion of an operation that failed.
@@ -118,6 +133,43 @@ impl CompletionQueue {
             reasons.len() - 1
         });
         completions.failed.push_back(Failed { before, completion, error, excess, reason: known + 1 });
+        drop(completions);
+        self.wait.iter().for_each(Wait::wake);
+    }
+
+    /// [`Self::take`] that sleeps until there is a completion or a failure, [`Self::signal`] is called, or the time-out
+    /// (milliseconds) has passed.
+    fn take_or_sleep(&self, count: usize, timeout: i32, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
+        let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
+        let (deadline, signals) = (wait::deadline(timeout), self.signals.count.load(Ordering::SeqCst));
+        loop {
+            let armed = wait.arm(&self.endpoints);
+            match self.take(count, &mut with) {
+                Err(sys::FI_EAGAIN) => {}
+                result => return result,
+            }
+            if self.signals.is_new.swap(false, Ordering::SeqCst) || self.signals.count.load(Ordering::SeqCst) != signals
+            {
+                return Err(sys::FI_EAGAIN);
+            }
+            wait.sleep(armed, deadline)?;
+        }
+    }
+
+    /// Wakes all threads that sleep until there is an entry; if none does, the next one returns at once.
+    fn signal(&self) -> Result<()> {
+        let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
+        self.signals.is_new.store(true, Ordering::SeqCst);
+        self.signals.count.fetch_add(1, Ordering::SeqCst);
+        wait.wake_sleepers();
+        Ok(())
+    }
+
+    /// Whether a program may sleep on the descriptor: there is nothing to read, and what comes makes it readable.
+    pub(crate) fn can_sleep(&self) -> Result<bool> {
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.endpoints);
+        let completions = self.completions.lock();
+        Ok(completions.completed.is_empty() && completions.failed.is_empty())
     }
 
     /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0
@@ -130,18 +182,17 @@ impl CompletionQueue {
             self.endpoints.progress();
             completions = self.completions.lock();
         }
-        let mut taken = count.min(completions.completed.len());
+        let mut most = count;
         if let Some(Failed { before, .. }) = completions.failed.front() {
             let before = (before - completions.taken) as usize;
             if before == 0 {
                 return Err(sys::FI_EAVAIL);
             }
-            taken = taken.min(before);
+            most = most.min(before);
         }
         if completions.completed.is_empty() {
             return Err(sys::FI_EAGAIN);
         }
-        let most = taken;
         let mut taken = 0;
         while taken < most
             && let Some(completion) = completions.completed.front()

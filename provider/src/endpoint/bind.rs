@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use ibex_ffi::verbs::CompletionChannel;
+
 use super::Endpoint;
 use super::reports::{BoundQueue, Reports};
 use crate::av::AddressVector;
@@ -77,8 +79,11 @@ impl Bound {
         Ok((vector, self.reports.clone()))
     }
 
-    /// Tells all objects that the endpoint is closed.
-    pub(super) fn leave(&self, endpoint: &Arc<Endpoint>) {
+    /// Tells all objects that the endpoint is closed, and its port's channel with it.
+    pub(super) fn leave(&self, endpoint: &Arc<Endpoint>, channel: Option<&CompletionChannel>) {
+        if let Some(channel) = channel {
+            self.reports.waits().for_each(|wait| wait.remove(channel));
+        }
         self.vector.iter().for_each(|vector| vector.endpoints.remove(endpoint));
         self.reports.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(endpoint));
         let queues = self.reports.sends.iter().chain(&self.reports.receives);

@@ -30,6 +30,11 @@ impl Members {
         self.0.lock().iter().for_each(|endpoint| endpoint.progress());
     }
 
+    /// Makes each endpoint progress as far as it can, and wake those who sleep as soon as it can go on.
+    pub(crate) fn arm(&self) {
+        self.0.lock().iter().for_each(|endpoint| endpoint.arm());
+    }
+
     /// Tells each endpoint that this index of its address vector has been removed.
     pub(crate) fn forget(&self, index: sys::fi_addr_t) {
         self.0.lock().iter().for_each(|endpoint| endpoint.forget(index));

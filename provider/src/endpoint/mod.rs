@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ibex::select::address::compact::CompactAddress;
+use ibex_ffi::verbs::CompletionChannel;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::Domain;
@@ -49,6 +50,8 @@ pub(crate) struct Endpoint {
 struct Enabled {
     shared: Shared,
     state: Mutex<State>,
+    /// Wakes those who sleep on the wait objects of its queues and counters.
+    channel: Option<Arc<CompletionChannel>>,
     address: CompactAddress,
 }
 
@@ -59,7 +62,8 @@ impl Class for Endpoint {
 
     /// The objects that reach it do so no more.
     fn leave(self: &Arc<Self>) {
-        self.bound.lock().leave(self);
+        let channel = self.enabled.get().and_then(|enabled| enabled.channel.as_deref());
+        self.bound.lock().leave(self, channel);
     }
 }
 
@@ -84,10 +88,15 @@ impl Endpoint {
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }
-        let (port, address) = adapter::open(&*self.domain.device()?, &vector)?;
+        let (port, address) = adapter::open(&*self.domain.device()?, &vector, reports.waits().next().is_some())?;
+        let channel = port.channel();
         let shared = Shared::new(port);
-        let state = Mutex::new(State::new(&shared, (Arc::clone(&self.domain), vector), address.name(), reports));
-        self.enabled.set(Enabled { shared, state, address }).map_err(|_| sys::FI_EOPBADSTATE)
+        let place = (Arc::clone(&self.domain), vector);
+        let state = Mutex::new(State::new(&shared, place, address.name(), reports.clone()));
+        if let Some(channel) = &channel {
+            reports.waits().try_for_each(|wait| wait.add(channel))?;
+        }
+        self.enabled.set(Enabled { shared, state, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)
     }
 
     /// Returns its address; an error until it is enabled.
@@ -109,6 +118,13 @@ impl Endpoint {
             && let Some(mut state) = enabled.state.try_lock()
         {
             state.progress(&enabled.shared);
+        }
+    }
+
+    /// Advances what is in progress as far as possible, and has what comes later wake those who sleep.
+    pub(crate) fn arm(&self) {
+        if let Ok((shared, mut state)) = self.enter() {
+            state.arm(shared);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::cntr::Counter;
 use crate::cq::{Completion, CompletionQueue, Failure};
 use crate::host::request::{Call, Hears};
 use crate::sys;
+use crate::wait::Wait;
 
 /// A completion queue of an endpoint.
 #[derive(Clone)]
@@ -33,6 +34,12 @@ impl Reports {
     #[inline]
     pub(crate) fn is_reported(&self, direction: u64, flags: u64) -> bool {
         self.queue(direction).is_some_and(|bound| !bound.is_selective || flags & sys::FI_COMPLETION != 0)
+    }
+
+    /// Returns the wait objects of its queues and counters, some of them twice.
+    pub(super) fn waits(&self) -> impl Iterator<Item = &Wait> {
+        let queues = self.sends.iter().chain(&self.receives).filter_map(|bound| bound.queue.wait.as_ref());
+        queues.chain(self.counters.iter().filter_map(|(counter, _)| counter.wait.as_ref()))
     }
 
     /// Returns the queue of the operations with these flags: those that this endpoint has started, or not.

@@ -10,6 +10,7 @@ use ibex::messenger::send;
 use ibex::transport::{Batch, Polled};
 
 use super::{Shared, State};
+use crate::sys;
 
 impl State {
     /// Takes one batch of completions, and sends the messages whose turn it is.
@@ -19,6 +20,21 @@ impl State {
             send::in_turns(shared, self, |state| _ = state.poll(shared));
         }
         self.leave(shared);
+    }
+
+    /// Progresses until there is nothing to do, and has the port's channel wake those who sleep when there is. Called
+    /// before a thread sleeps.
+    pub(crate) fn arm(&mut self, shared: &Shared) {
+        if let Some(mut port) = shared.enter_port(0)
+            && let Err(error) = port.arm()
+        {
+            // A thread that sleeps progresses at each tick.
+            crate::log::line(sys::FI_LOG_WARN, sys::FI_LOG_CQ, &format!("arming a completion queue: {error}"));
+        }
+        while self.poll(shared) > 0 {
+            self.leave(shared);
+        }
+        self.progress(shared);
     }
 
     fn poll(&mut self, shared: &Shared) -> usize {

@@ -184,6 +184,7 @@ mod tests {
             ports: 1,
             receive_size: sizes.receive,
             bounce_size: sizes.bounce,
+            sleeps: false,
             directory: Box::new(Alone),
         };
         let device = Script::default().device(sizes, Atomics::None, entry);

@@ -89,6 +89,8 @@ pub struct Setup {
     pub receive_size: u32,
     /// Size of a bounce buffer, bytes: the largest message that may wait in unregistered memory.
     pub bounce_size: u32,
+    /// Whether threads may sleep until there is a completion ([`Port::arm`]).
+    pub sleeps: bool,
     /// The answers about peers.
     pub directory: Box<dyn Directory>,
 }

@@ -4,6 +4,7 @@
 //! [`super::QueuePair`], [`super::CompletionQueue`] and the simulated adapter of the engine's tests implement. Hot:
 //! posts and polls; the rest: setup grade. One thread at a time (`&mut`).
 
+pub(super) mod channel;
 pub(super) mod completion;
 pub(super) mod cq;
 pub(super) mod qp;

@@ -116,6 +116,7 @@ pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, publishe
         ports: 1,
         receive_size: 8192,
         bounce_size: 4096,
+        sleeps: false,
         directory: Box::new(Published(Arc::clone(&published.0), Arc::clone(&published.1), tunables.verbose)),
     };
     let port = Port::open(choice, tunables, setup).expect("a port");

@@ -214,7 +214,8 @@ impl Device {
         let lacks = if attributes.atomic_cap == atomic_cap::NONE { Access::REMOTE_ATOMIC } else { Access::empty() };
         Device {
             // Few at a time, so that some stay for the next poll.
-            completions: CompletionQueue::new(context, attributes.max_cqe.min(1024), 3).expect("a completion queue"),
+            completions: CompletionQueue::new(context, attributes.max_cqe.min(1024), 3, None)
+                .expect("a completion queue"),
             receives: SharedReceiveQueue::new(&domain, SLOTS, SLOTS as usize).expect("a shared receive queue"),
             slots: arena(RECEIVE as usize, SLOTS as usize, Access::LOCAL_WRITE),
             areas: AREAS.map(|access| arena(AREA, QUEUE_PAIRS, access.difference(lacks))),

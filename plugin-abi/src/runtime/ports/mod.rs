@@ -150,6 +150,7 @@ fn open_all<M>(
             ports: ports as u32,
             receive_size: request.receive_size,
             bounce_size: request.bounce_size,
+            sleeps: false,
             directory: Box::new(modex::Published),
         };
         match OpenPort::open(choice, tunables, setup, request.threads) {

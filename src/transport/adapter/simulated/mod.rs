@@ -210,7 +210,17 @@ impl Fabric {
         drop(state);
         let device = self.device(place, sizes, attributes(index, mbps, sizes.inline), entry);
         let (receive_size, bounce_size, directory) = (sizes.receive, sizes.bounce, Box::new(self.clone()));
-        let setup = Setup { index, me, instance: None, processes: 1, ports: 1, receive_size, bounce_size, directory };
+        let setup = Setup {
+            index,
+            me,
+            instance: None,
+            processes: 1,
+            ports: 1,
+            receive_size,
+            bounce_size,
+            sleeps: false,
+            directory,
+        };
         let port = Port::of_stand_in(device, tunables, setup).expect("the fabric refuses nothing");
         (port, place, index)
     }

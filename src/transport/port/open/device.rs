@@ -11,7 +11,8 @@ use crate::transport::adapter::verbs::Events;
 use crate::transport::port::{Atomics, Attributes};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{
-    CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits, atomic_cap,
+    CompletionChannel, CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits,
+    atomic_cap,
 };
 use std::io;
 use std::sync::Arc;
@@ -84,13 +85,14 @@ impl Device {
         &self,
         receives: u32,
         tunables: &Tunables,
+        channel: Option<&Arc<CompletionChannel>>,
     ) -> Result<CompletionQueue, (u32, io::Error)> {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
         let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
-        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH));
+        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH, channel));
         stamping
             .and_then(Result::ok)
-            .map_or_else(|| CompletionQueue::new(&self.context, entries, POLL_BATCH), Ok)
+            .map_or_else(|| CompletionQueue::new(&self.context, entries, POLL_BATCH, channel), Ok)
             .map_err(|error| (entries, error))
     }
 

@@ -28,7 +28,7 @@ use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::ProtectionDomain;
+use ibex_ffi::verbs::{CompletionChannel, ProtectionDomain};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,9 @@ impl Port<Verbs> {
                 device.limits.max_cqe, device.limits.max_srq_wr
             ));
         }
-        let cq = device.completion_queue(depth, tunables).map_err(|(entries, error)| {
+        let channel = setup.sleeps.then(|| CompletionChannel::new(&device.context).map(Arc::new)).transpose();
+        let channel = channel.map_err(|error| failed("making a completion channel", error))?;
+        let cq = device.completion_queue(depth, tunables, channel.as_ref()).map_err(|(entries, error)| {
             failed(&format!("making a completion queue of {entries} entries (btl_ibex_completion_queue_depth)"), error)
         })?;
         let batch = receive_batch(depth);
@@ -159,6 +161,21 @@ impl Port<Verbs> {
             look_pause: LOOK_PAUSE,
         };
         Ok(Port::of(parts, tunables))
+    }
+
+    /// Returns the channel on which threads may sleep ([`Setup::sleeps`]).
+    pub fn channel(&self) -> Option<Arc<CompletionChannel>> {
+        self.cq.channel().cloned()
+    }
+
+    /// Has the next completion make the channel readable, and the next poll check connections. For a thread that will
+    /// sleep; it polls until a poll finds nothing first. Connections need such a poll from time to time.
+    ///
+    /// # Errors
+    /// The error of the adapter.
+    pub fn arm(&mut self) -> io::Result<()> {
+        self.countdown = 1;
+        self.cq.arm()
     }
 
     /// Returns the port's protection domain, with which any thread may register memory.

@@ -75,6 +75,7 @@ impl Side {
             ports: 1,
             receive_size: sizes.receive,
             bounce_size: sizes.bounce,
+            sleeps: false,
             directory: Box::new(Published(Arc::clone(&published.0), rank)),
         };
         let mut port = Port::of_stand_in(device, tunables, setup).expect("the script refuses nothing");

@@ -83,7 +83,7 @@ impl UdQueuePair {
     ) -> io::Result<Self> {
         let ops = context.operations();
         let ops = ops.post_send.zip(ops.post_recv).ok_or_else(unsupported)?;
-        let cq = CompletionQueue::new(context, 2 * depth, 16)?;
+        let cq = CompletionQueue::new(context, 2 * depth, 16, None)?;
         let (max_send_wr, max_recv_wr, max_send_sge, max_recv_sge) = (depth, depth, 1, 1);
         let cap = sys::ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data: 0 };
         let (send_cq, recv_cq, qp_type) = (cq.handle().raw(), cq.handle().raw(), sys::ibv_qp_type::IBV_QPT_UD);
