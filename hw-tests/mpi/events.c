@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: ibex' PML raises the events.
 //
 // Compares the events of messages and one-sided operations, in seeded random patterns, with the exchanged data: each
 // message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: ibex' PML raises the events.
 //
 // Full buffers: a tool has room for only a few events. Its events and the losses reported to it add up to the events of
 // another tool, for each type and source; the performance variables agree; the events come in order. 2 or more ranks.

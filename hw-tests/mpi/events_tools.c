@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: ibex' PML raises the events.
 //
 // Several tools at once, and callbacks that do all a tool may do: two tools see the same events of each source; a slow
 // callback loses nothing; one frees its own handle, and is called no more; one registers another, which sees later

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: it reads performance variables of ibex' components.
 //
 // Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other
 // pages. A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer

@@ -12,6 +12,8 @@
 //                     wrong key now and then (README.md)
 #include "check.h"
 
+#include <stddef.h>
+
 // Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
 enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: it watches the code of libibex.so.
 //
 // Checks whether a message of 8 bytes executes a locked instruction in libibex: one with a LOCK prefix, or an exchange
 // with memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 single-steps it (ptrace), and

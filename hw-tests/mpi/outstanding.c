@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: it reads performance variables of ibex' components.
 //
 // Very many sends are outstanding to a receiver that does not receive: all arrive, in order, and each sender locks
 // little memory for them. The receiver waits until the senders have begun all sends; it learns this by MPI_Lookup_name,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: the status of a message that was cut has the whole message's length there.
 //
 // Receives that are too short for their message: they end with MPI_ERR_TRUNCATE and the message's length, write as much
 // as they have room for and nothing beyond, and the messages that follow are whole. At sizes of every protocol, posted

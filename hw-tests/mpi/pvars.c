@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// Needs Open MPI: it reads performance variables of ibex' components.
 //
 // Reads every performance variable of the BTL ibex before and after known traffic: short, long and scattered messages
 // around the ring, and one-sided operations if a window can be made. Rank 0 prints `pvar NAME VALUE was VALUE` for

@@ -296,6 +296,7 @@ static void epoch(int threads, int seed, int most) {
 int main(int argc, char **argv) {
     int seed = check_number(argc, argv, "--seed", 1, 1 << 30), threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
     check_start_with(threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &argc, &argv, 1);
+    use_tags_of_mpi();
     int messages = check_number(argc, argv, "--messages", scaled(20000, 2000), 1 << 30);
     check_no_more(argc);
     if (check.size > MOST_PARTICIPANTS)

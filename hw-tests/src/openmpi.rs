@@ -133,6 +133,13 @@ impl Series {
     }
 }
 
+/// Returns why a program of hw-tests/mpi runs with Open MPI only, as a line in its head says; `None`: it runs with every
+/// MPI.
+pub fn why_needed(program: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(program).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("// Needs Open MPI: ")).map(str::to_owned)
+}
+
 fn asked() -> anyhow::Result<Option<Series>> {
     let info = Command::new("ompi_info").arg("--version").stdin(Stdio::null()).output();
     let info = match info {

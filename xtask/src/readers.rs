@@ -5,6 +5,7 @@
 //! by `test.rs`, which passes their paths to the tests by variables (export/tests/readers). Grade: setup. Tests: below.
 
 use crate::command::quietly;
+use crate::python;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use std::fs;
@@ -24,40 +25,15 @@ pub(crate) fn ensure(workspace: &Workspace) -> (Vec<(&'static str, PathBuf)>, Ve
         Ok(place) => ready.push((variable, place)),
         Err(error) => missing.push(format!("exports read by {what}: {error:#}")),
     };
-    sort("IBEX_PYTHON", "Python packages", python(workspace));
+    sort("IBEX_PYTHON", "Python packages", python_with_packages(workspace));
     sort("IBEX_PARAVER_READER", "Paraver's parser", paraver(workspace));
     (ready, missing)
 }
 
-/// Makes a virtual environment with the packages.
-fn python(workspace: &Workspace) -> Result<PathBuf> {
+fn python_with_packages(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.target().join("readers/python");
-    let list = workspace.root().join(PACKAGES);
-    // Written last, so an interrupted environment has none.
-    let kept = folder.join("requirements.txt");
-    let interpreter = folder.join("bin/python");
-    let wanted = fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
-    if fs::read(&kept).is_ok_and(|had| had == wanted) && works(&interpreter) {
-        return Ok(interpreter);
-    }
-    // The one in PATH may be too old for the packages, or have no venv: then Debian's.
-    let made = environment("python3", &folder, &list);
-    made.or_else(|error| environment("/usr/bin/python3", &folder, &list).map_err(|_| error))?;
-    fs::write(&kept, wanted).with_context(|| format!("cannot write {}", kept.display()))?;
-    Ok(interpreter)
-}
-
-fn works(interpreter: &Path) -> bool {
-    quietly(Command::new(interpreter).args(["-c", "pass"])).is_ok()
-}
-
-fn environment(base: &str, folder: &Path, list: &Path) -> Result<()> {
-    quietly(Command::new(base).args(["-m", "venv", "--clear"]).arg(folder))?;
-    let mut install = Command::new(folder.join("bin/python"));
-    install.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]);
-    // Installs wheels only, to compile nothing.
-    install.args(["--only-binary", ":all:", "--retries", "1", "--timeout", "30", "--requirement"]).arg(list);
-    quietly(&mut install)
+    python::ensure(&folder, &workspace.root().join(PACKAGES))?;
+    Ok(folder.join("bin/python"))
 }
 
 fn paraver(workspace: &Workspace) -> Result<PathBuf> {
@@ -83,11 +59,5 @@ mod tests {
         let packages: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(packages.iter().all(|line| line.split("==").count() == 2), "{packages:?}");
         assert!(packages.len() >= 3);
-    }
-
-    #[test]
-    fn a_python_that_is_missing_makes_no_environment_and_says_so() {
-        let error = environment("no-such-python", Path::new("/nowhere"), Path::new("/nothing")).unwrap_err();
-        assert!(error.to_string().contains("no-such-python"), "{error}");
     }
 }

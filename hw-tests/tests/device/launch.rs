@@ -258,7 +258,7 @@ impl Launch {
 }
 
 /// Variable by which programs multiply their counts of repetitions (hw-tests/mpi/check.h).
-const SCALE: &str = "IBEX_TEST_SCALE";
+pub(crate) const SCALE: &str = "IBEX_TEST_SCALE";
 
 /// Sets one variable for each rank, and runs the program: `NUMBER VARIABLE... PROGRAM...`. On Debian 13 mpirun crashes
 /// if it gets several programs.

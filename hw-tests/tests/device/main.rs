@@ -26,6 +26,7 @@ mod libfabric;
 mod listed;
 mod local;
 mod memory;
+mod mpis;
 mod nodes;
 mod one_sided;
 mod programs;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         one_sided::tests,
         provider_memory::tests,
         libfabric::tests,
+        mpis::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

@@ -184,35 +184,53 @@ pub(crate) fn logger(library: &Path) -> PathBuf {
 
 /// Compiles each C file of a folder into an MPI program, if a source is newer.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<()> {
-    compiled(workspace, folder, "", &Compiler { program: workspace.mpicc(), options: &[], library: "-lm" })
+    compiled(workspace, folder, &Compiler::new(workspace.mpicc(), "-lm", workspace.programs()))
+}
+
+/// Compiles the test programs that run with every MPI into a folder, with the compiler of an MPI.
+pub(crate) fn programs_of(workspace: &Workspace, mpicc: &Path, to: &Path) -> Result<()> {
+    let compiler = Compiler::new(mpicc.to_path_buf(), "-lm", to.to_path_buf());
+    compiled(workspace, "hw-tests/mpi", &Compiler { is_for_all_mpis: true, ..compiler })
 }
 
 /// Compiles tools to preload, which are libraries: `NAME.so`.
 pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<()> {
-    let compiler = Compiler { program: workspace.mpicc(), options: &["-shared", "-fPIC"], library: "-lm" };
-    compiled(workspace, folder, "so", &compiler)
+    let compiler = Compiler::new(workspace.mpicc(), "-lm", workspace.programs());
+    compiled(workspace, folder, &Compiler { options: &["-shared", "-fPIC"], extension: "so", ..compiler })
 }
 
 /// Compiles programs that use a library (`-libverbs`), and no MPI.
 pub(crate) fn programs_without_mpi(workspace: &Workspace, folder: &str, library: &'static str) -> Result<()> {
-    compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library })
+    compiled(workspace, folder, &Compiler::new("cc".into(), library, workspace.programs()))
 }
 
 struct Compiler {
     program: PathBuf,
     options: &'static [&'static str],
     library: &'static str,
+    /// Folder of what it makes.
+    to: PathBuf,
+    extension: &'static str,
+    /// Whether it leaves out programs that need Open MPI.
+    is_for_all_mpis: bool,
 }
 
-fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<()> {
-    let sources = sources(&workspace.root().join(folder))?;
+impl Compiler {
+    fn new(program: PathBuf, library: &'static str, to: PathBuf) -> Self {
+        Self { program, options: &[], library, to, extension: "", is_for_all_mpis: false }
+    }
+}
+
+fn compiled(workspace: &Workspace, folder: &str, compiler: &Compiler) -> Result<()> {
+    let mut sources = sources(&workspace.root().join(folder))?;
+    sources.retain(|source| !compiler.is_for_all_mpis || hw_tests::openmpi::why_needed(source).is_none());
     // Tools also include headers of the MPI programs.
     let headers_of = |folder: &str| files_with(&workspace.root().join(folder), "h");
     let headers = newest(&[headers_of(folder)?, headers_of("hw-tests/mpi")?].concat());
-    fs::create_dir_all(workspace.programs())?;
-    step(&format!("Compiling the programs of {folder}"));
+    fs::create_dir_all(&compiler.to)?;
+    step(&format!("Compiling the programs of {folder} with {}", compiler.program.display()));
     let compile_one = |source: &PathBuf| {
-        let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
+        let program = compiler.to.join(source.file_stem().unwrap_or_default()).with_extension(compiler.extension);
         let is_new = modified(&program) > headers.max(modified(source));
         if is_new { Ok(()) } else { compile(workspace, compiler, source, &program) }
     };

@@ -7,6 +7,7 @@
 use super::Arguments;
 use super::tally::{Lane, Tally};
 use crate::build::{self, Profile, Tests};
+use crate::mpis::{MPICH, OPEN_MPI};
 use crate::series;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
@@ -16,6 +17,7 @@ use hw_tests::{Selection, TESTS_VARIABLE};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// Devices for tests unless `--device` names one: an emulated mlx5, the least adapter that ibex accepts, a kernel's.
 pub(super) const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
@@ -98,7 +100,8 @@ pub(super) fn run(
     }
     let Some(program) = tally.done("the device tests are built", tests.of("hw-tests", "device")) else { return };
     let surroundings = tally.timed("C programs", || surroundings(workspace, tests, profile));
-    let Some(surroundings) = surroundings else { return };
+    let Some(mut surroundings) = surroundings else { return };
+    surroundings.extend(stock_mpis(workspace, arguments.all || !arguments.only.is_empty(), tally));
     if arguments.list {
         let listed = command(&program, &surroundings, &runs[0]).env("IBEX_LIST", "1").status();
         tally.done("the list", listed.context("cannot start the device tests"));
@@ -138,6 +141,19 @@ fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Resul
         ("IBEX_ENGINE_TESTS", tests.of("hw-tests", "engine")?),
         ("SOFTHCA_COMMAND", build::softhca(workspace)),
     ])
+}
+
+/// Returns the folders of stock MPIs; reports those that cannot be had as skipped.
+fn stock_mpis(workspace: &Workspace, all: bool, tally: &mut Tally) -> Surroundings {
+    let started = Instant::now();
+    let stocks = if all { &[MPICH, OPEN_MPI][..] } else { &[MPICH] };
+    let ready = stocks.iter().filter_map(|stock| {
+        let ready = stock.ensure(workspace);
+        ready.map_err(|error| tally.skip(&format!("tests with {} of PyPI: {error:#}", stock.name))).ok()
+    });
+    let ready = ready.collect();
+    tally.took.push(("stock MPIs".to_owned(), started.elapsed()));
+    ready
 }
 
 fn command(program: &Path, surroundings: &[(&str, PathBuf)], run: &OnDevice<'_>) -> Command {
