@@ -157,7 +157,7 @@ mod tests {
         let port = Port { is_taken: true, mtu, subnet: subnet.into(), ..Port::default() };
         let adapters =
             Adapters { each: vec![Adapter { ports: vec![port], ..Adapter::default() }], ..Adapters::default() };
-        Facts { ibex: "1".into(), host: Host { name: name.into(), ..Host::default() }, adapters, openmpi: None }
+        Facts { ibex: "1".into(), host: Host { name: name.into(), ..Host::default() }, adapters, ..Facts::default() }
     }
 
     fn checks(hosts: &[&Facts]) -> Vec<&'static str> {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex doctor`: finds causes why jobs are slow or fail, and advises. Collects facts ([`crate::facts`]), watches
-//! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`] and [`watched`]
-//! return each problem as a [`Finding`]. With `--host` it starts an agent on each host ([`session`]), compares their
-//! facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function of facts, so it
-//! is tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with a device,
-//! `hw-tests/tests/device/command.rs` and `doctor.rs`.
+//! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`], [`provider`]
+//! and [`watched`] return each problem as a [`Finding`]. With `--host` it starts an agent on each host ([`session`]),
+//! compares their facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function of
+//! facts, so it is tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with
+//! a device, `hw-tests/tests/device/command.rs` and `doctor.rs`.
 
 mod adapters;
 mod agent;
@@ -16,6 +16,7 @@ mod meeting;
 mod openmpi;
 mod pairs;
 mod protocol;
+mod provider;
 mod remote;
 mod session;
 mod tournament;
@@ -115,6 +116,7 @@ fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = limits::judge(&host.facts.host, needed);
     findings.extend(adapters::judge(&host.facts.adapters));
     findings.extend(openmpi::judge(&host.facts));
+    findings.extend(provider::judge(&host.facts.provider));
     findings.extend(watched::judge(&host.seen));
     for finding in &mut findings {
         finding.place = format!("{}: {}", host.facts.host.name, finding.place);
