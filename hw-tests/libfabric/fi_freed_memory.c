@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <unistd.h>
@@ -164,13 +163,11 @@ static unsigned char *taken(enum way way, unsigned char *before) {
     unsigned char *memory = before;
     switch (way) {
     case HEAP: memory = sbrk(LONG); break;
-    case MALLOC_MAPPED: memory = malloc(LONG); break;
+    case MALLOC_MAPPED:
     case MALLOC_HEAP: memory = malloc(LONG); break;
     case UNMAPPED:
     case READ_ONLY:
-    case MOVED:
-        memory = mapped(before, LONG, MAP_PRIVATE);
-        break;
+    case MOVED: memory = mapped(before, LONG, MAP_PRIVATE); break;
     case DETACHED:
         // Its first page can only be read, so that the segment is in two parts.
         memory = attached(before ? before - BEFORE : NULL, BEFORE + LONG, 0);
@@ -206,8 +203,7 @@ static bool given_back(enum way way, unsigned char *memory) {
         return (uintptr_t)sbrk(0) < end;
     }
     case UNMAPPED:
-    case READ_ONLY:
-        return munmap(memory, LONG) == 0;
+    case READ_ONLY: return munmap(memory, LONG) == 0;
     case HALVED: return munmap(memory + HALF, HALF) == 0;
     case MOVED:
         other = mremap(memory, LONG, LONG, MREMAP_MAYMOVE | MREMAP_FIXED, mapped(NULL, LONG, MAP_PRIVATE));

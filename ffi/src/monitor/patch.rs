@@ -37,7 +37,7 @@ mod code {
         let word = |at: usize| code[at..at + 8].try_into().map(u64::from_le_bytes).ok().map(|word| word as usize);
         let near = |at: usize| code[at..at + 4].try_into().map(i32::from_le_bytes).ok().map(|near| near as isize);
         match code {
-            // movabs $target, %r11; jmp *%r11: libfabric, Open MPI, and newer UCX; by %rax: UCX
+            // movabs $target, %r11; jmp *%r11, of libfabric and Open MPI; the same by %rax, of UCX
             [0x49, 0xbb, _, _, _, _, _, _, _, _, 0x41, 0xff, 0xe3, ..]
             | [0x48, 0xb8, _, _, _, _, _, _, _, _, 0xff, 0xe0, ..] => word(2),
             // jmp *(%rip), whose operand follows
@@ -203,7 +203,7 @@ fn map_near(near: usize) -> Option<*mut u64> {
 }
 
 /// Changes the rights of the pages of a word.
-pub(super) fn allow(word: usize, rights: i32) -> Result<(), String> {
+fn allow(word: usize, rights: i32) -> Result<(), String> {
     // SAFETY: a question.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let page = null_mut::<c_void>().wrapping_byte_add(word / size * size);
@@ -254,6 +254,18 @@ pub(super) fn keep(code: usize) {
         // SAFETY: a name that the loader keeps; the flags load nothing.
         unsafe { libc::dlopen(of.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     }
+}
+
+/// Replaces code as other libraries do. Returns what was there.
+#[cfg(test)]
+pub(super) fn write(function: *mut u8, new: &[u8]) -> Vec<u8> {
+    allow(function.addr(), libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).expect("code can be written");
+    // SAFETY: a function that nobody else calls in the program of the tests.
+    let place = unsafe { std::slice::from_raw_parts_mut(function, new.len()) };
+    let before = place.to_vec();
+    place.copy_from_slice(new);
+    code::flush(function.addr());
+    before
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -4,7 +4,7 @@
 //! A message registers its data, and gives the registration back once its peer has done with it. `cache` keeps it for
 //! later messages, until the memory monitor of `ffi` tells that the program has changed its pages. Without a monitor
 //! nothing is kept. Called by `host/memory.rs`. Grade: pending. Threads: the one that has entered the endpoint.
-//! Tests: in `cache.rs`, and `hw-tests/libfabric/freed_memory.c`.
+//! Tests: in `cache/`, and `hw-tests/libfabric/fi_freed_memory.c`.
 
 mod cache;
 
