@@ -28,8 +28,8 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("fi_threads", "threads share endpoints and queues"),
 ];
 
-/// Programs of `one_sided.rs` and `provider_memory.rs`.
-const OF_OTHER_TESTS: [&str; 3] = ["one_sided", "one_sided_refused", "fi_freed_memory"];
+/// Programs of `one_sided.rs`, `provider_memory.rs` and `lost_peers.rs`.
+const OF_OTHER_TESTS: [&str; 4] = ["one_sided", "one_sided_refused", "fi_freed_memory", "lost_peers"];
 
 pub(crate) fn tests() -> Vec<Test> {
     let all = Test::new("every program of libfabric's calls is run by a test", |_| {

@@ -25,6 +25,7 @@ mod launch;
 mod libfabric;
 mod listed;
 mod local;
+mod lost_peers;
 mod memory;
 mod mpis;
 mod nodes;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         provider_memory::tests,
         libfabric::tests,
         mpis::tests,
+        lost_peers::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {
