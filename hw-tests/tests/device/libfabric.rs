@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use hw_tests::Job;
 
 /// Programs, and what each shows.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("fi_matching", "receives take the messages that their tag, mask and source say, in order"),
     ("fi_search", "messages are searched for, claimed and discarded"),
     ("fi_multi_recv", "a buffer takes several messages, and is given back"),
@@ -26,10 +26,11 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("fi_sizes", "messages of every length pass, in both directions at once"),
     ("fi_waits", "threads sleep until there is a completion"),
     ("fi_threads", "threads share endpoints and queues"),
+    ("lost_peers", "a lost peer fails its own operations, with a reason, and no others"),
 ];
 
-/// Programs of `one_sided.rs`, `provider_memory.rs` and `lost_peers.rs`.
-const OF_OTHER_TESTS: [&str; 4] = ["one_sided", "one_sided_refused", "fi_freed_memory", "lost_peers"];
+/// Programs of `one_sided.rs` and `provider_memory.rs`.
+const OF_OTHER_TESTS: [&str; 3] = ["one_sided", "one_sided_refused", "fi_freed_memory"];
 
 pub(crate) fn tests() -> Vec<Test> {
     let all = Test::new("every program of libfabric's calls is run by a test", |_| {

@@ -25,7 +25,6 @@ mod launch;
 mod libfabric;
 mod listed;
 mod local;
-mod lost_peers;
 mod memory;
 mod mpis;
 mod nodes;
@@ -86,7 +85,6 @@ fn main() -> ExitCode {
         provider_memory::tests,
         libfabric::tests,
         mpis::tests,
-        lost_peers::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-sided operations of the libfabric provider: the programs of hw-tests/libfabric that need no MPI, compiled with
-//! the installed libfabric. Setup grade; one test at a time.
+//! One-sided operations of the libfabric provider (`hw-tests/libfabric/one_sided*.c`). Setup grade; one test at a time.
 
 use crate::provider;
 use crate::site::Site;
@@ -22,15 +21,10 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Compiles a program, given without its suffix, and runs it.
-const COMPILED: &str = "cc -O1 -Wall -Wextra -Werror $0.c -o $1/program -lfabric && exec $1/program";
-
 /// Checks that a program of the folder passes; each of its `processes` says so.
 fn passes(site: &mut Site, program: &str, profile: &str, processes: usize) -> Result<()> {
-    let (folder, path) = provider::installed()?;
-    let source = format!("{}/libfabric/{program}", env!("CARGO_MANIFEST_DIR"));
-    let job = Job::new(["sh", "-c", COMPILED, &source, &folder.path().display().to_string()]);
-    let job = job.env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex");
+    let (_folder, path) = provider::installed()?;
+    let job = Job::new([site.program(program)?.as_str()]).env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex");
     let adapter = format!("[[device]]\nname = \"hca0\"\n{profile}");
     let said = site.fabric_on(&adapter)?.run(&job)?.checked()?.stdout;
     let passed = said.lines().filter(|line| line.ends_with(" passed, 0 failed")).count();

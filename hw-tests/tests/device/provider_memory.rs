@@ -7,9 +7,7 @@ use crate::provider::installed;
 use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
-use hw_tests::{Folder, Job};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use hw_tests::Job;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -22,15 +20,6 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Messages of each buffer that find its registration: all but the first.
 const FOUND: u32 = 6;
-
-/// Compiles the program into a folder.
-fn compiled(folder: &Folder) -> Result<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("libfabric/fi_freed_memory.c");
-    let program = folder.file("fi_freed_memory");
-    let compiler = Command::new("cc").args(["-O1", "-g"]).arg(source).arg("-o").arg(&program).arg("-lfabric").status();
-    ensure!(compiler.context("run cc")?.success(), "cc cannot compile fi_freed_memory.c");
-    Ok(program)
-}
 
 /// What an endpoint prints when it is closed.
 #[derive(Debug)]
@@ -52,16 +41,14 @@ impl Registrations {
     }
 }
 
-fn job(program: &Path, arguments: &[&str], path: &str) -> Job {
-    let program = program.display().to_string();
-    let words = std::iter::once(program.as_str()).chain(arguments.iter().copied());
+fn job(program: &str, arguments: &[&str], path: &str) -> Job {
+    let words = std::iter::once(program).chain(arguments.iter().copied());
     let job = Job::new(words).env("FI_PROVIDER_PATH", path);
     job.env("FI_PROVIDER", "ibex").env("FI_LOG_LEVEL", "info").env("FI_LOG_PROV", "ibex")
 }
 
 fn is_freed(site: &mut Site) -> Result<()> {
-    let ((provider, path), folder) = (installed()?, Folder::new("ibex-freed-memory")?);
-    let program = compiled(&folder)?;
+    let ((_folder, path), program) = (installed()?, site.program("fi_freed_memory")?);
     let outcome = site.fabric(1)?.run(&job(&program, &[], &path))?.checked()?;
     let (mut ways, mut lines) = (0, outcome.stderr.lines());
     while let Some(line) = lines.next() {
@@ -79,7 +66,6 @@ fn is_freed(site: &mut Site) -> Result<()> {
         ways += 1;
     }
     ensure!(ways >= 14, "only {ways} ways were tried:\n{}", outcome.stdout);
-    drop((provider, folder));
     Ok(())
 }
 
@@ -88,8 +74,7 @@ const REFUSALS: &str = "[[device]]\n[[fault]]\naction = \"registration-error\"\n
     [[fault]]\naction = \"registration-error\"\nnth = 60\ncount = 0\n";
 
 fn is_refused(site: &mut Site) -> Result<()> {
-    let ((provider, path), folder) = (installed()?, Folder::new("ibex-freed-memory")?);
-    let program = compiled(&folder)?;
+    let ((_folder, path), program) = (installed()?, site.program("fi_freed_memory")?);
     let fabric = site.fabric_on(REFUSALS)?;
     let outcome = fabric.run(&job(&program, &["--many"], &path))?.checked()?;
     faults_applied(fabric, REFUSALS, &outcome)?;
@@ -97,6 +82,5 @@ fn is_refused(site: &mut Site) -> Result<()> {
     let sum = |count: fn(&Registrations) -> u32| of.iter().map(count).sum::<u32>();
     // Room for the first is made by ending one; for those that fail for good, by ending all that were made.
     ensure!(sum(|of| of.evicted) == sum(|of| of.made) && sum(|of| of.made) > 20, "{of:?}");
-    drop((provider, folder));
     Ok(())
 }

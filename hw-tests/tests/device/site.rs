@@ -117,11 +117,11 @@ impl Site {
         self.programs.display().to_string()
     }
 
-    /// Returns the path of a compiled MPI program, or of a program of the machine, which has an absolute path.
+    /// Returns the path of a compiled program, or of a program of the machine, which has an absolute path.
     pub(crate) fn program(&self, name: &str) -> Result<String> {
         let path = self.programs.join(name);
         if !path.is_file() {
-            bail!("there is no MPI program {}; `cargo xtask test` compiles ours and installs others", path.display());
+            bail!("there is no program {}; `cargo xtask test` compiles ours and installs others", path.display());
         }
         Ok(path.display().to_string())
     }
