@@ -125,9 +125,10 @@ fn runs(site: &mut Site, stock: Stock, program: &'static str, ranks: usize) -> R
     }
 }
 
-const IN_PYTHON: &str = "from mpi4py import MPI; world = MPI.COMM_WORLD
+/// Writes its line at once, because the ranks' output is mixed.
+const IN_PYTHON: &str = "import sys; from mpi4py import MPI; world = MPI.COMM_WORLD
 for round in range(50): assert world.allgather(world.rank * round) == [rank * round for rank in range(world.size)]
-print('agreed by', MPI.Get_library_version().split()[0])";
+sys.stdout.write('agreed by ' + MPI.Get_library_version().split()[0] + chr(10))";
 
 fn finds_the_mpi_of_python(site: &mut Site) -> Result<()> {
     let Some(outcome) = started(site, MPICH, 2, &["bin/python", "-c", IN_PYTHON])? else { return Ok(()) };

@@ -196,7 +196,7 @@ impl<E: WireEnvelope> Header<E> {
             append(bytes, request.to_le_bytes());
         };
         match *self {
-            Header::Eager(of) => return Header::eager(of),
+            Header::Eager(of) => E::write(of, EAGER, &mut bytes),
             Header::Synchronous(of, request) => {
                 E::write(of, SYNCHRONOUS, &mut bytes);
                 append(&mut bytes, request.to_le_bytes());
