@@ -44,7 +44,7 @@ const OF_MPICH: [(&str, &[usize]); 21] = [
     ("self_messages", &[2, 4]),
     ("strided_sends", &[2, 4]),
     ("threads", &[2, 4]),
-    ("traffic", &[2, 4]),
+    ("traffic", &[2]),
 ];
 
 const QUICK: [&str; 3] = ["collectives", "pt2pt_modes", "traffic"];
@@ -97,7 +97,7 @@ fn is_listed(site: &mut Site) -> Result<()> {
 }
 
 /// The adapter repeats a packet of a connection, which its receiver notices and drops.
-const WATCHED: &str = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 20\n";
+const WATCHED: &str = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 1\n";
 
 /// Runs a command of an MPI's folder by `ibex run`, whose messages must all go by the adapter. `None`: it is not here.
 fn started(site: &mut Site, stock: Stock, ranks: usize, words: &[&str]) -> Result<Option<Outcome>> {
