@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,6 +172,7 @@ static struct child start(void (*run)(fi_addr_t)) {
     fflush(stdout);
     child.process = fork();
     if (child.process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         char address[ADDRESS], parent[ADDRESS];
         open_endpoint();
         name(address);
