@@ -133,8 +133,8 @@ impl Series {
     }
 }
 
-/// Returns why a program of hw-tests/mpi runs with Open MPI only, as a line in its head says; `None`: it runs with every
-/// MPI.
+/// Returns why a program of hw-tests/mpi runs with Open MPI only, as a line in its head says; `None`: it runs with
+/// every MPI.
 pub fn why_needed(program: &Path) -> Option<String> {
     let text = std::fs::read_to_string(program).ok()?;
     text.lines().find_map(|line| line.strip_prefix("// Needs Open MPI: ")).map(str::to_owned)

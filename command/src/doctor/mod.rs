@@ -2,9 +2,9 @@
 //! `ibex doctor`: finds causes why jobs are slow or fail, and advises. Collects facts ([`crate::facts`]), watches
 //! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`], [`provider`]
 //! and [`watched`] return each problem as a [`Finding`]. With `--host` it starts an agent on each host ([`session`]),
-//! compares their facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function of
-//! facts, so it is tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with
-//! a device, `hw-tests/tests/device/command.rs` and `doctor.rs`.
+//! compares their facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function
+//! of facts, so it is tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files;
+//! with a device, `hw-tests/tests/device/command.rs` and `doctor.rs`.
 
 mod adapters;
 mod agent;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts about a host: its adapters, its Open MPI, its libfabric provider and its limits. [`adapters`] takes the choice of ports from the
-//! engine, so that the reasons are those that a job prints. `ibex info` prints the facts, `ibex doctor` checks them,
-//! also those of other hosts, which arrive as JSON. Grade: setup. Tests: in the files.
+//! Facts about a host: its adapters, its Open MPI, its libfabric provider and its limits. [`adapters`] takes the choice
+//! of ports from the engine, so that the reasons are those that a job prints. `ibex info` prints the facts, `ibex
+//! doctor` checks them, also those of other hosts, which arrive as JSON. Grade: setup. Tests: in the files.
 
 pub(crate) mod adapters;
 pub(crate) mod counters;

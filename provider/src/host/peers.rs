@@ -117,8 +117,8 @@ impl State {
         Some(route)
     }
 
-    /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to a
-    /// new connection.
+    /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to
+    /// a new connection.
     pub(crate) fn forget(&mut self, shared: &Shared, address: u64) {
         if let Some(route) = self.peers.routes.get_mut(address as usize) {
             *route = Route::UNKNOWN;

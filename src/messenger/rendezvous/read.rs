@@ -63,8 +63,8 @@ pub struct ReadTarget<R> {
 }
 
 /// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
-/// rails that can. `key`: that of the port that announced it; `keys`: those of several ports, or empty. Returns false if no rail can, or none can register the
-/// receive's memory.
+/// rails that can. `key`: that of the port that announced it; `keys`: those of several ports, or empty. Returns false
+/// if no rail can, or none can register the receive's memory.
 pub(crate) fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,

@@ -271,7 +271,8 @@ impl<A: Adapter> Port<A> {
         self.handshakes.identity().port
     }
 
-    /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Grade: pending.
+    /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Grade:
+    /// pending.
     ///
     /// # Errors
     /// [`PortError`] if memory, or the limit of locked memory, does not suffice.

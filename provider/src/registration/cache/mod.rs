@@ -2,8 +2,8 @@
 //! The registrations of an endpoint by their addresses: those in use, and those that are kept for later messages.
 //!
 //! Kept ranges may overlap, but none contains another. So they end in the order in which they begin, and if any covers
-//! some memory, then the last that begins at or before it does. Called by `mod.rs`. Grade: pending (a search of a tree).
-//! Threads: the one that has entered the endpoint. Tests: `tests.rs`.
+//! some memory, then the last that begins at or before it does. Called by `mod.rs`. Grade: pending (a search of a
+//! tree). Threads: the one that has entered the endpoint. Tests: `tests.rs`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
