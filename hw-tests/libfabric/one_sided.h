@@ -65,6 +65,10 @@ static inline int check_finish(void) {
     return check.failed != 0;
 }
 
+#ifndef CAPABILITIES
+#define CAPABILITIES (FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE)
+#endif
+
 enum { ENDPOINTS = 3, KEPT = 256 };
 
 struct endpoint {
@@ -111,7 +115,7 @@ static inline void open_endpoint(struct endpoint *end, struct fid_domain *domain
 
 static inline void open_endpoints(void) {
     int mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    struct fi_info *hints = hints_for(FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE, mr_mode);
+    struct fi_info *hints = hints_for(CAPABILITIES, mr_mode);
     hints->tx_attr->op_flags = FI_COMPLETION;
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
     fi_freeinfo(hints);

@@ -15,7 +15,7 @@ use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, object_if, pointer};
 use crate::mr::Regions;
-use crate::{adapter, av, cntr, cq, endpoint, mr, sys};
+use crate::{adapter, atomic, av, cntr, cq, endpoint, mr, sys};
 
 /// A domain.
 pub(crate) struct Domain {
@@ -52,8 +52,9 @@ static OPERATIONS: sys::fi_ops = table!(fi_ops {
 });
 
 static FUNCTIONS: sys::fi_ops_domain = table!(fi_ops_domain {
-    av_open: av::open, cq_open: cq::open, endpoint: endpoint::open, cntr_open: cntr::open;
-    absent: scalable_ep, poll_open, stx_ctx, srx_ctx, query_atomic, query_collective, endpoint2,
+    av_open: av::open, cq_open: cq::open, endpoint: endpoint::open, cntr_open: cntr::open,
+    query_atomic: atomic::valid::query;
+    absent: scalable_ep, poll_open, stx_ctx, srx_ctx, query_collective, endpoint2,
 });
 
 /// `fi_domain`.

@@ -5,11 +5,11 @@
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
 //! how C holds them, `entry` how C calls them, `sys` libfabric's types; `wait` is what threads sleep on, `adapter`
 //! chooses and opens ports, `log` prints by libfabric. `host` makes an endpoint a host of the engine's messenger, which
-//! does the rest; `registration` has the memory of long messages that the adapter reads, and `rma` the one-sided
-//! operations.
+//! does the rest; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
+//! operations, and `atomic` those among them that are atomic.
 //!
-//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs` and
-//! `rma`, for the memory of operations. Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
+//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs`, `rma`
+//! and `atomic`, for the memory of operations. Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
 //!
 //! - F1: a program passes only fids, C's handles of objects, of objects that it has opened and not closed.
 //! - F2: the other pointers of a call lead to what its manual page says, during the call.
@@ -23,6 +23,7 @@
 //! Tests: in each file, `tests/`, and `hw-tests`.
 
 mod adapter;
+mod atomic;
 mod av;
 mod cntr;
 mod cq;

@@ -53,10 +53,10 @@ struct Region {
 
 #[allow(dead_code, reason = "as above")]
 impl Region {
-    /// Whether it permits `access` to this range.
+    /// Whether it permits all of `access` to this range.
     fn permits(self, address: u64, length: usize, access: u64) -> bool {
         let inside = |offset| offset <= self.length as u64 && length as u64 <= self.length as u64 - offset;
-        self.access & access != 0 && address.checked_sub(self.start).is_some_and(inside)
+        self.access & access == access && address.checked_sub(self.start).is_some_and(inside)
     }
 }
 
@@ -70,6 +70,25 @@ impl Regions {
     pub(crate) fn check(&self, key: u64, (address, length): (u64, usize), access: u64) -> bool {
         let known = u32::try_from(key).ok().and_then(|key| self.0.lock().get(&key).copied());
         known.is_some_and(|region| region.permits(address, length, access))
+    }
+
+    /// Runs `body` if a region with this key permits `access` to the range. It stays open meanwhile.
+    pub(crate) fn within<R>(
+        &self,
+        key: u64,
+        (address, length): (u64, usize),
+        access: u64,
+        body: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let regions = self.0.lock();
+        let region = regions.get(&u32::try_from(key).ok()?)?;
+        region.permits(address, length, access).then(body)
+    }
+
+    /// Returns regions of which there is one.
+    #[cfg(test)]
+    pub(crate) fn of(key: u32, (start, length): (u64, usize), access: u64) -> Self {
+        Regions(Mutex::new(HashMap::from([(key, Region { start, length, access })])))
     }
 }
 
@@ -199,13 +218,11 @@ mod tests {
 
     #[test]
     fn a_region_permits_what_it_was_registered_for_within_its_bounds() {
-        let regions = Regions::default();
-        let (start, length, access) = (0x1000, 64, sys::FI_REMOTE_READ);
-        regions.0.lock().insert(7, Region { start, length, access });
+        let regions = Regions::of(7, (0x1000, 64), sys::FI_REMOTE_READ);
         let may = |key, address, length, access| regions.check(key, (address, length), access);
         let (read, write) = (sys::FI_REMOTE_READ, sys::FI_REMOTE_WRITE);
         assert!(may(7, 0x1000, 64, read) && may(7, 0x103f, 1, read) && may(7, 0x1040, 0, read));
-        assert!(!may(7, 0x1000, 64, write), "it is only read");
+        assert!(!may(7, 0x1000, 64, write) && !may(7, 0x1000, 64, read | write), "it is only read");
         assert!(!may(7, 0x1000, 65, read) && !may(7, 0xfff, 1, read) && !may(7, 0x1041, 0, read));
         assert!(!may(7, u64::MAX, 8, read) && !may(7, 0x1001, usize::MAX, read));
         assert!(!may(8, 0x1000, 1, read) && !may(7 | 1 << 32, 0x1000, 1, read), "another key");

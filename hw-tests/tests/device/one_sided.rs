@@ -16,6 +16,10 @@ pub(crate) fn tests() -> Vec<Test> {
         let said = format!("one-sided operations of a libfabric program move the right bytes by the {name} adapter");
         tests.push(Test::on_emulated(said, move |site| passes(site, "one_sided", profile, 1)).quick());
     }
+    for (name, profile) in ADAPTERS {
+        let said = format!("atomic operations of a libfabric program change memory as C does by the {name} adapter");
+        tests.push(Test::on_emulated(said, move |site| passes(site, "atomics", profile, 1)).quick());
+    }
     let said = "a one-sided operation that the target refuses fails alone, with a reason, and touches no memory";
     tests.push(Test::on_emulated(said, |site| passes(site, "one_sided_refused", "", 8)).quick());
     tests

@@ -15,7 +15,7 @@ use crate::domain::Domain;
 use crate::entry::{call, done, table};
 use crate::eq::EventQueue;
 use crate::fid::{self, give, head, object, object_if, pointer};
-use crate::{info, rma, sys};
+use crate::{atomic, info, rma, sys};
 
 static OPERATIONS: sys::fi_ops = table!(fi_ops {
     close: fid::close::<Endpoint>, bind: bind, control: control;
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn open(
             msg: pointer(&transfers::MESSAGES),
             rma: pointer(&rma::calls::FUNCTIONS),
             tagged: pointer(&transfers::TAGGED),
-            atomic: pointer(&transfers::ATOMICS),
+            atomic: pointer(&atomic::calls::FUNCTIONS),
             collective: pointer(&transfers::COLLECTIVES),
         };
         // SAFETY: F2.

@@ -407,23 +407,6 @@ pub(super) static TAGGED: sys::fi_ops_tagged = table!(fi_ops_tagged {
     absent:
 });
 
-/// `fi_atomic(3)`.
-pub(super) static ATOMICS: sys::fi_ops_atomic = table!(fi_ops_atomic {
-    absent: write,
-    writev,
-    writemsg,
-    inject,
-    readwrite,
-    readwritev,
-    readwritemsg,
-    compwrite,
-    compwritev,
-    compwritemsg,
-    writevalid,
-    readwritevalid,
-    compwritevalid,
-});
-
 /// `fi_collective(3)`.
 pub(super) static COLLECTIVES: sys::fi_ops_collective = table!(fi_ops_collective {
     absent: barrier,

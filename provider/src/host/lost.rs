@@ -37,6 +37,9 @@ impl State {
         }
         self.forget_lost(shared);
         lost::end(shared, self);
+        if let Some(port) = shared.enter_port(0) {
+            self.rma.end_unanswered(|to| port.failure(to).is_some(), &self.reports);
+        }
     }
 
     /// Reports a request whose peer is lost.

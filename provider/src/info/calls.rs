@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 
 use ibex::select::device::PortChoice;
 
-use super::{Asked, check, list, refused, registration};
+use super::{Asked, ONE_SIDED, check, list, refused, registration};
 use crate::entry::{Result, done};
 use crate::{adapter, sys};
 
@@ -46,7 +46,7 @@ fn answer(
         check(asked).map_err(|why| refused(&why))?;
     }
     let mode = registration(version, asked);
-    if asked.is_some_and(|asked| asked.info.caps & sys::FI_RMA != 0)
+    if asked.is_some_and(|asked| asked.info.caps & ONE_SIDED != 0)
         && let Err(why) = &mode
     {
         return Err(refused(why));
@@ -65,7 +65,7 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::info::{KINDS, MR_MODE, OFFERED, ORDER_OF_RMA, PRIMARY, RMA_DIRECTIONS};
+    use crate::info::{KINDS, MR_MODE, OFFERED, ORDER, PRIMARY, RMA_DIRECTIONS};
     use crate::tests::{choice, free};
     use std::ffi::CStr;
 
@@ -109,8 +109,8 @@ mod tests {
             assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED, 0, true));
             assert_eq!((*info.ep_attr).type_, sys::FI_EP_RDM);
             let started = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
-            assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | sys::FI_RMA | started);
-            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | ORDER_OF_RMA);
+            assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | ONE_SIDED | started);
+            assert_eq!((*info.tx_attr).msg_order, ORDER);
             let domain = &*info.domain_attr;
             assert_eq!(CStr::from_ptr(domain.name), c"mlx5_0:1");
             assert_eq!((domain.mr_mode, domain.cq_data_size, domain.threading), (MR_MODE, 8, sys::FI_THREAD_SAFE));
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(info.caps & PRIMARY, sys::FI_TAGGED | sys::FI_SEND);
             assert_eq!(info.caps & !PRIMARY, sys::FI_FENCE | sys::FI_LOCAL_COMM | sys::FI_REMOTE_COMM);
             assert_eq!(((*info.rx_attr).caps, (*info.tx_attr).op_flags), (0, sys::FI_COMPLETION));
-            assert_eq!((*info.tx_attr).msg_order, sys::FI_ORDER_SAS | ORDER_OF_RMA | sys::FI_ORDER_ATOMIC_WAW);
+            assert_eq!((*info.tx_attr).msg_order, ORDER);
             assert_eq!((domain.mr_mode, domain.av_type, domain.threading), (0, sys::FI_AV_MAP, sys::FI_THREAD_DOMAIN));
             free(answer);
         }
@@ -176,7 +176,7 @@ mod tests {
         }
         // A program that does not ask for them by name gets the rest.
         assert_eq!(registers(NEW, |hints| hints.domain.mr_mode = MR_MODE), Ok((KINDS, MR_MODE, targets)));
-        assert_eq!(registers(NEW, |_| {}), Ok((KINDS & !sys::FI_RMA, 0, 0)));
+        assert_eq!(registers(NEW, |_| {}), Ok((KINDS & !ONE_SIDED, 0, 0)));
         assert_eq!(registers(NEW, |hints| hints.domain.mr_mode = basic), Ok((KINDS, basic, targets)));
         let one_way = |hints: &mut Hints| {
             rma(MR_MODE)(hints);

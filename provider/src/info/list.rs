@@ -11,7 +11,7 @@ use ibex::select::device::PortChoice;
 
 use super::{
     ADDRESS_FORMAT, Asked, CQ_DATA_SIZE, DEPTH, DOMAIN, FABRIC, HAS_MR_BITS, LONGEST, LONGEST_INJECTED, MANY,
-    MOST_PIECES, OF_RECEIVES, OF_SENDS, ORDER, PROTOCOL, capabilities,
+    MOST_PIECES, OF_RECEIVES, OF_SENDS, ONE_SIDED, ORDER, PROTOCOL, capabilities,
 };
 use crate::entry::Result;
 use crate::sys;
@@ -114,7 +114,7 @@ pub(super) fn of(
         domain.av_type = sys::FI_AV_TABLE;
     }
     domain.mr_mode = match mode {
-        Some(mode) if caps & sys::FI_RMA != 0 => mode,
+        Some(mode) if caps & ONE_SIDED != 0 => mode,
         _ if wanted.is_some_and(|wanted| wanted.mr_mode == sys::MR_BASIC) => sys::MR_BASIC,
         _ if version < HAS_MR_BITS => sys::MR_SCALABLE,
         _ => 0,

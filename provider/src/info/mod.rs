@@ -16,10 +16,13 @@ pub(crate) use calls::getinfo;
 
 /// Kinds of operations; without one, all. With the directions of each, these are the capabilities that a program has to
 /// ask for (`fi_getinfo(3)`, "primary capabilities").
-const KINDS: u64 = MESSAGES | sys::FI_RMA;
+const KINDS: u64 = MESSAGES | ONE_SIDED;
 
 /// Kinds of messages.
 const MESSAGES: u64 = sys::FI_MSG | sys::FI_TAGGED;
+
+/// Kinds of one-sided operations.
+const ONE_SIDED: u64 = sys::FI_RMA | sys::FI_ATOMIC;
 
 /// Which way the data of messages go; without one, both.
 const MESSAGE_DIRECTIONS: u64 = sys::FI_SEND | sys::FI_RECV;
@@ -35,6 +38,7 @@ const OFFERED: u64 = sys::FI_MSG
     | sys::FI_SEND
     | sys::FI_RECV
     | sys::FI_RMA
+    | sys::FI_ATOMIC
     | sys::FI_READ
     | sys::FI_WRITE
     | sys::FI_REMOTE_READ
@@ -70,9 +74,8 @@ const SEND_FLAGS: u64 = sys::FI_COMPLETION
 const RECEIVE_FLAGS: u64 = sys::FI_COMPLETION | sys::FI_MULTI_RECV;
 
 /// Messages to a peer match in the order in which they are sent. Writes to a peer arrive in order, and reads see
-/// earlier writes. Orders of atomics are of operations that are not there yet, so an answer has those that are asked
-/// for.
-const ORDER: u64 = sys::FI_ORDER_SAS | ORDER_OF_RMA;
+/// earlier writes. The peer does atomic operations in order, after earlier writes and before later reads and writes.
+const ORDER: u64 = sys::FI_ORDER_SAS | ORDER_OF_RMA | ORDER_OF_ATOMICS;
 
 const ORDER_OF_RMA: u64 = sys::FI_ORDER_RAW | sys::FI_ORDER_WAW | sys::FI_ORDER_RMA_RAW | sys::FI_ORDER_RMA_WAW;
 
@@ -214,7 +217,7 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
 /// Returns how a program of this version of libfabric registers memory for one-sided operations (`mr_mode`). Otherwise
 /// says why it cannot have them.
 fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> {
-    let order = |of: Option<u64>| subset("order of operations", of.unwrap_or(0), ORDER | ORDER_OF_ATOMICS);
+    let order = |of: Option<u64>| subset("order of operations", of.unwrap_or(0), ORDER);
     order(asked.and_then(|asked| asked.tx).map(|tx| tx.msg_order))?;
     order(asked.and_then(|asked| asked.rx).map(|rx| rx.msg_order))?;
     match asked.and_then(|asked| asked.domain).map(|domain| domain.mr_mode) {
@@ -230,7 +233,7 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
 /// for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that does not name its kinds of operations
 /// gets one-sided ones only if it `registers` memory as they need it.
 fn capabilities(asked: u64, registers: bool) -> u64 {
-    let all = if registers { OFFERED } else { OFFERED & !(sys::FI_RMA | RMA_DIRECTIONS) };
+    let all = if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
     if asked & PRIMARY == 0 {
         return all;
     }
@@ -241,7 +244,7 @@ fn capabilities(asked: u64, registers: bool) -> u64 {
     };
     let kinds = if asked & KINDS == 0 { all & KINDS } else { asked & KINDS };
     let primary =
-        kinds | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & sys::FI_RMA, RMA_DIRECTIONS);
+        kinds | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & ONE_SIDED, RMA_DIRECTIONS);
     let of_receives = if primary & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
     let directed = sys::FI_DIRECTED_RECV & !asked;
     OFFERED & !PRIMARY & !of_receives & !directed | primary

@@ -26,13 +26,25 @@ const STEP: u32 = 16;
 const MOST: u32 = 256;
 
 /// What an operation holds until it ends.
-pub(super) enum Local {
+pub(crate) enum Local {
     /// Nothing: the port has the bytes.
     None,
     /// A slot, and for a read the memory that gets the data.
     Slot(LocalSpan, Option<Data>),
     /// Registrations of the pieces. Dropping one ends it.
     Registered(#[allow(dead_code, reason = "kept while the adapter uses the memory")] Vec<MemoryRegion>),
+    /// An atomic operation's.
+    Results(Results),
+}
+
+/// What an atomic operation waits for.
+pub(crate) struct Results {
+    /// Where its old values go, and how many bytes have come.
+    pub(crate) data: Data,
+    pub(crate) taken: usize,
+    /// The number of its messages, and of those among them that the peer has not answered.
+    pub(crate) messages: u32,
+    pub(crate) unanswered: u32,
 }
 
 /// Registered slots.

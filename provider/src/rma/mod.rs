@@ -5,13 +5,14 @@
 //! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
 //! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
 //! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of
-//! the endpoint with itself, `calls` what C calls.
+//! the endpoint with itself, `calls` what C calls. The operations of `atomic` are among these; reads and writes behind
+//! one wait until it has ended.
 //!
 //! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
 
 pub(crate) mod calls;
-mod local;
-mod operations;
+pub(crate) mod local;
+pub(crate) mod operations;
 mod ourselves;
 mod remote_data;
 mod segments;
@@ -105,26 +106,30 @@ impl Transfer<'_> {
 
 /// The one-sided operations of an endpoint.
 pub(crate) struct Rma {
-    domain: Arc<Domain>,
-    operations: Operations,
+    pub(crate) domain: Arc<Domain>,
+    /// Atomic ones as well.
+    pub(crate) operations: Operations,
+    /// Messages of atomic operations that have not ended.
+    pub(crate) atomics: u32,
     slots: Slots,
 }
 
-/// Tag of its messages at the port; that of the messenger's differs.
+/// Tags of its messages at the port; that of the messenger's differs.
 const REMOTE_DATA: u8 = 2;
+pub(crate) const ATOMIC: u8 = 3;
 
 /// Kind of its tokens, in the upper half; those of the messenger's records differ (`host/memory.rs`).
 pub(crate) const TOKEN: u64 = 8;
 
 impl Rma {
     pub(crate) fn new(domain: Arc<Domain>) -> Self {
-        Rma { domain, operations: Operations::default(), slots: Slots::default() }
+        Rma { domain, operations: Operations::default(), atomics: 0, slots: Slots::default() }
     }
 
     /// Starts an operation with a peer. If the port cannot take a request any more, those that it has taken end first.
     fn begin(&mut self, port: &mut Port<Verbs>, to: EndpointId, of: &Transfer<'_>, reports: &Reports) -> Result<()> {
         if !of.remote.iter().all(|remote| u32::try_from(remote.key).is_ok()) {
-            reports.end(of.direction, of.end, Some(REFUSED));
+            reports.end(of.direction.flags(), of.end, Some(REFUSED));
             return Ok(());
         }
         let number = self.operations.next();
@@ -155,8 +160,8 @@ impl Rma {
             self.slots.end(local, false);
             return Err(sys::FI_ENOTCONN);
         }
-        let (direction, end, failure) = (of.direction, of.end, posted.is_refused.then_some(LOST));
-        self.operations.put(number, Operation { direction, end, to, posted: posted.count, failure, local });
+        let (flags, end, failure) = (of.direction.flags(), of.end, posted.is_refused.then_some(LOST));
+        self.operations.put(number, Operation { flags, end, to, posted: posted.count, failure, local });
         Ok(())
     }
 
@@ -170,9 +175,18 @@ impl Rma {
         is_own
     }
 
-    fn end(&mut self, ended: Operation, reports: &Reports) {
+    pub(crate) fn end(&mut self, ended: Operation, reports: &Reports) {
+        if let Local::Results(results) = &ended.local {
+            self.atomics -= results.messages;
+        }
         self.slots.end(ended.local, ended.failure.is_none());
-        reports.end(ended.direction, ended.end, ended.failure);
+        reports.end(ended.flags, ended.end, ended.failure);
+    }
+
+    /// Whether the peer may not have done an atomic operation yet, which reads and writes behind it must follow.
+    fn is_changing(&self, to: EndpointId) -> bool {
+        let is_atomic = |of: &Operation| matches!(of.local, Local::Results(..)) && of.to == to;
+        self.atomics > 0 && self.operations.all().any(is_atomic)
     }
 }
 
@@ -214,13 +228,13 @@ impl Posted {
     }
 }
 
-const REFUSED: Failure<'_> = Failure {
+pub(crate) const REFUSED: Failure<'_> = Failure {
     error: sys::FI_EACCES,
     excess: 0,
     text: "the target refuses the access: no region has this key, the range is not inside it, or it does not permit this",
 };
 
-const LOST: Failure<'_> = Failure {
+pub(crate) const LOST: Failure<'_> = Failure {
     error: sys::FI_EIO,
     excess: 0,
     text: "the connection to the peer failed before the operation was done; FI_LOG_LEVEL=warn has the reason",
@@ -238,9 +252,9 @@ fn failure(of: Failed) -> Failure<'static> {
 }
 
 impl Reports {
-    /// Reports the end of a one-sided operation.
-    fn end(&self, direction: Direction, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
-        let completion = Completion { context, flags: direction.flags(), ..Completion::default() };
+    /// Reports the end of a one-sided operation. `flags`: those of its completion.
+    pub(crate) fn end(&self, flags: u64, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
+        let completion = Completion { context, flags, ..Completion::default() };
         match failure {
             None => self.succeeded(is_reported, &completion),
             Some(failure) => self.refused(completion, failure),
@@ -259,6 +273,12 @@ impl State {
         if route == Route::LOOPBACK {
             self.transfer_to_ourselves(shared, of);
             return Ok(());
+        }
+        if self.rma.is_changing(route.to()) {
+            self.progress(shared);
+            if self.rma.is_changing(route.to()) {
+                return Err(sys::FI_EAGAIN);
+            }
         }
         let begun = {
             let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;

@@ -4,35 +4,41 @@
 
 use ibex::transport::EndpointId;
 
+use super::End;
 use super::local::Local;
-use super::{Direction, End};
 use crate::cq::Failure;
 
 /// An operation with a peer.
-pub(super) struct Operation {
-    pub(super) direction: Direction,
-    pub(super) end: End,
-    pub(super) to: EndpointId,
-    /// Requests at the port that have not ended.
-    pub(super) posted: u32,
+pub(crate) struct Operation {
+    /// Flags of its completion.
+    pub(crate) flags: u64,
+    pub(crate) end: End,
+    pub(crate) to: EndpointId,
+    /// Requests at the port that have not ended, and answers that have not come.
+    pub(crate) posted: u32,
     /// Why a request failed: the first reason.
-    pub(super) failure: Option<Failure<'static>>,
-    pub(super) local: Local,
+    pub(crate) failure: Option<Failure<'static>>,
+    pub(crate) local: Local,
 }
 
 #[derive(Default)]
-pub(super) struct Operations {
+pub(crate) struct Operations {
     places: Vec<Option<Operation>>,
     free: Vec<u32>,
 }
 
 impl Operations {
     /// Returns the number of the operation that is put next.
-    pub(super) fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.places.len() as u32)
     }
 
-    pub(super) fn put(&mut self, number: u32, operation: Operation) {
+    /// Returns the number behind all that are in use.
+    pub(crate) fn next_new(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    pub(crate) fn put(&mut self, number: u32, operation: Operation) {
         match self.free.pop() {
             Some(free) => self.places[free as usize] = Some(operation),
             None => self.places.push(Some(operation)),
@@ -41,7 +47,7 @@ impl Operations {
     }
 
     /// Notes the end of a request. Returns the operation if it was the last one.
-    pub(super) fn ended(&mut self, number: u32, failure: Option<Failure<'static>>) -> Option<Operation> {
+    pub(crate) fn ended(&mut self, number: u32, failure: Option<Failure<'static>>) -> Option<Operation> {
         let place = self.places.get_mut(number as usize)?;
         let operation = place.as_mut()?;
         operation.failure = operation.failure.or(failure);
@@ -53,7 +59,11 @@ impl Operations {
         place.take()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Operation> {
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Operation> {
+        self.places.get_mut(number as usize)?.as_mut()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Operation> {
         self.places.iter().flatten()
     }
 }
@@ -64,8 +74,8 @@ mod tests {
     use crate::rma::{LOST, REFUSED};
 
     fn operation(context: usize, posted: u32) -> Operation {
-        let (direction, end) = (Direction::Read, End { context, is_reported: true });
-        Operation { direction, end, to: EndpointId::from_index(0), posted, failure: None, local: Local::None }
+        let end = End { context, is_reported: true };
+        Operation { flags: 0, end, to: EndpointId::from_index(0), posted, failure: None, local: Local::None }
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl State {
             .filter(|remote| remote.length > 0)
             .all(|remote| regions.check(remote.key, (remote.address, remote.length), direction.access()));
         if !may {
-            return self.reports.end(direction, end, Some(REFUSED));
+            return self.reports.end(direction.flags(), end, Some(REFUSED));
         }
         let local = of.local.iter().map(|piece| Span::of_processor(piece.address() as u64, piece.length()));
         for segment in segments(&local.collect::<Vec<_>>(), of.remote, usize::MAX) {
@@ -30,7 +30,7 @@ impl State {
             // and so is mapped (`mr.rs`).
             unsafe { std::ptr::copy(from, to, segment.local.length) };
         }
-        self.reports.end(direction, end, None);
+        self.reports.end(direction.flags(), end, None);
         if let Some(data) = data {
             self.report_remote_write(shared, crate::host::OURSELVES, data, of.length());
         }

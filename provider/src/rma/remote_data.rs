@@ -14,7 +14,7 @@ use ibex::messenger::rails::completions::ByRail;
 use ibex::messenger::route::Route;
 use ibex::transport::Completion as Event;
 
-use super::REMOTE_DATA;
+use super::{ATOMIC, REMOTE_DATA};
 use crate::cq::Completion;
 use crate::host::{Shared, State};
 use crate::sys;
@@ -50,6 +50,12 @@ impl State {
                 let sender = ByRail { rail: 0, immediate, qp_num }.route(shared).map(Route::bits);
                 if let (Some((data, length)), Some(sender)) = (decode(self.received(message)), sender) {
                     self.report_remote_write(shared, sender, data, length);
+                }
+            }
+            Event::Message { ref message, immediate, qp_num, .. } if immediate.tag() == ATOMIC => {
+                if let Some(sender) = (ByRail { rail: 0, immediate, qp_num }).route(shared) {
+                    let bytes = self.received(message);
+                    self.handle_atomic(shared, sender.to(), bytes);
                 }
             }
             _ => {}

@@ -184,8 +184,8 @@ fn an_operation_that_is_not_there_is_a_function_that_says_so() {
     let absent = -(sys::FI_ENOSYS as isize);
     // SAFETY: F1; the functions refuse whatever they get.
     unsafe {
-        let write = (*(*ep).atomic).writemsg.expect("it is there");
-        assert_eq!(write(ep, null(), 0), absent);
+        let barrier = (*(*ep).collective).barrier.expect("it is there");
+        assert_eq!(barrier(ep, 0, null_mut()), absent);
         let service = (*(*av).ops).insertsvc.expect("it is there");
         assert_eq!(service(av, null(), null(), null_mut(), 0, null_mut()), absent as i32);
     }
@@ -225,7 +225,7 @@ fn addresses_are_inserted_looked_up_and_removed_through_c() {
 
 #[test]
 fn an_endpoint_refuses_what_was_not_offered() {
-    let mut info = sys::fi_info { caps: sys::FI_ATOMIC, ..Default::default() };
+    let mut info = sys::fi_info { caps: sys::FI_COLLECTIVE, ..Default::default() };
     // SAFETY: F2.
     let asked = unsafe { info::Asked::of(&raw mut info) }.expect("not null");
     assert!(info::check(&asked).is_err());
