@@ -108,6 +108,7 @@ mod tests {
             let info = &*answer;
             assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED, 0, true));
             assert_eq!((*info.ep_attr).type_, sys::FI_EP_RDM);
+            assert!((*info.ep_attr).max_order_war_size > 0, "atomic writes behind atomic reads");
             let started = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
             assert_eq!((*info.tx_attr).caps, sys::FI_MSG | sys::FI_TAGGED | ONE_SIDED | started);
             assert_eq!((*info.tx_attr).msg_order, ORDER);

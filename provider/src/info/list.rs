@@ -95,7 +95,7 @@ pub(super) fn of(
 
     (ep.type_, ep.protocol, ep.protocol_version) = (sys::FI_EP_RDM, PROTOCOL, 1);
     ep.max_msg_size = LONGEST;
-    (ep.max_order_raw_size, ep.max_order_waw_size) = (LONGEST, LONGEST);
+    (ep.max_order_raw_size, ep.max_order_war_size, ep.max_order_waw_size) = (LONGEST, LONGEST, LONGEST);
     ep.mem_tag_format = u64::MAX;
     (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
 
