@@ -7,6 +7,7 @@
 // which waits only a few seconds for an answer.
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
@@ -57,8 +58,8 @@ static void open_endpoint(void) {
     struct fi_info *hints = fi_allocinfo(), *info;
     hints->fabric_attr->prov_name = strdup("ibex");
     hints->ep_attr->type = FI_EP_RDM;
-    hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
-    hints->domain_attr->mr_mode = 0;
+    hints->caps = FI_TAGGED | FI_DIRECTED_RECV | FI_ATOMIC;
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
     struct fid_fabric *fabric;
     struct fid_domain *domain;
@@ -162,6 +163,18 @@ static void flood(fi_addr_t parent) {
         if (sends.ended)
             send_to(parent, out, LONG, FLOOD, &sends);
     }
+}
+
+// Answers a short message, and makes no progress any more. Does not return.
+static void fall_silent(fi_addr_t parent) {
+    uint64_t value;
+    struct op op;
+    receive_from(parent, &value, sizeof value, ECHO, &op);
+    await(&op);
+    send_to(parent, &value, sizeof value, ANSWER, &op);
+    await(&op);
+    for (;;)
+        pause();
 }
 
 // Starts a process with an endpoint, which ends at once if `run` is NULL, else runs it when it has met this one.
@@ -293,12 +306,29 @@ static void killed_peer(struct child *victim, struct child *next, fi_addr_t livi
     printf("ok a process takes the place of a lost one\n");
 }
 
+// An atomic operation waits for the answer of its target's processor, which does not come any more.
+static void unanswered(struct child *silent) {
+    fi_addr_t to = meet(silent);
+    struct op adds = {0};
+    uint64_t one = 1, old;
+    play(to);
+    OK(fi_fetch_atomic(me.ep, &one, 1, NULL, &old, NULL, to, 0, 0, FI_UINT64, FI_SUM, &adds));
+    for (int round = 0; round < 10000; round++)
+        progress();
+    check(!adds.ended, "nobody does an atomic operation for a process that is silent");
+    end(silent);
+    await(&adds);
+    check(adds.ended == 1 && (adds.error == FI_EIO || adds.error == FI_ETIMEDOUT), "it fails when the process is lost");
+    printf("ok an atomic operation with a killed peer\n");
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int each = 0; each < 2 * MESSAGES; each++)
         memory[each] = calloc(1, LONG);
     // The program forks before it uses libfabric.
     struct child living = start(answer), ended = start(NULL), victim = start(flood), next = start(answer);
+    struct child silent = start(fall_silent);
     waitpid(ended.process, NULL, 0);
     open_endpoint();
     fi_addr_t to = meet(&living);
@@ -320,7 +350,8 @@ int main(void) {
     me = first;
 
     killed_peer(&victim, &next, to);
+    unanswered(&silent);
     end(&living);
-    printf("4 passed, 0 failed\n");
+    printf("5 passed, 0 failed\n");
     return 0;
 }
