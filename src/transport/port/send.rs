@@ -109,12 +109,14 @@ impl<A: Adapter> Port<A> {
 
     #[inline]
     pub(super) fn count_send(&self, spans: &[LocalSpan]) {
-        let (count, volume) = match spans {
-            [_] => (&self.counters.copy_sent, &self.counters.copy_bytes),
-            _ => (&self.counters.zero_copy_sent, &self.counters.zero_copy_bytes),
+        let (count, volume, bytes) = if let [span] = spans {
+            (&self.counters.copy_sent, &self.counters.copy_bytes, span.len().into())
+        } else {
+            let bytes = spans.iter().map(|span| u64::from(span.len())).sum();
+            (&self.counters.zero_copy_sent, &self.counters.zero_copy_bytes, bytes)
         };
         add(count, 1);
-        add(volume, spans.iter().map(|span| u64::from(span.len())).sum());
+        add(volume, bytes);
     }
 
     /// Whether a request to this peer would be posted now: it is connected, no request waits, and there is room.
