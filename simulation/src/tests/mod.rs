@@ -232,3 +232,47 @@ fn a_failure_of_a_peer_that_has_parted_is_gone_when_the_process_looks_it_up_agai
         ..Program::default()
     });
 }
+
+#[test]
+fn a_port_that_asks_for_a_connection_for_which_nothing_waits_does_not_keep_the_processes_from_rest() {
+    let tag = -2_147_483_647;
+    check(&Program {
+        processes: 3,
+        rails: 3,
+        per_host: 1,
+        hello_faults: 20,
+        schedule: 0x24a6_aaf7_a779_dd5a,
+        operations: vec![
+            Operation::Refuse { at: 1, rail: 2, refuses: true },
+            send(2, 0, 0, 8),
+            receive(0, None, 8),
+            Operation::Receive {
+                at: 2,
+                from: None,
+                context: 0,
+                tag: Some(tag),
+                room: 8,
+                gaps: false,
+                persistent: false,
+            },
+            Operation::Link { at: 1, rail: 0, up: false, noticed: true },
+            Operation::Send {
+                from: 1,
+                to: 2,
+                context: 0,
+                tag,
+                length: 8,
+                mode: Mode::Synchronous,
+                gaps: false,
+                persistent: false,
+            },
+            receive(0, None, 8),
+            Operation::Link { at: 2, rail: 0, up: false, noticed: true },
+            Operation::Fail { at: 1, queue_pair: 51, fault: Fault::Connect },
+            Operation::Probe { at: 1, from: None, context: 0, tag: Some(8_388_608), takes: false },
+            Operation::Settle { at: 1 },
+            Operation::Die { at: 2 },
+        ],
+        ..Program::default()
+    });
+}

@@ -43,6 +43,10 @@ const IDLE_ROUNDS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENT_ROUNDS: [u32; 2] = [6, 300];
 
+/// Rounds in which no process gets anything, but hellos move, after which a port asks for ever: no message waits for the
+/// connection, and the peer cannot make it.
+const ASKING_ROUNDS: u32 = 20_000;
+
 /// Polls within which a port asks for asynchronous events.
 const NOTICED: usize = 40;
 
@@ -296,7 +300,7 @@ impl World {
     /// Moves everything and polls as every process until nothing happens.
     fn settle(&mut self) {
         let has_faults = self.program.hello_faults + self.program.post_faults > 0;
-        let mut idle = 0;
+        let (mut idle, mut asking) = (0, 0);
         for rounds in 0..MOST_ROUNDS {
             let hellos = self.fabric.moved();
             let mut moved = false;
@@ -306,12 +310,13 @@ impl World {
             }
             moved |= self.fabric.moved() != hellos;
             let polled: usize = (0..self.processes.len()).map(|at| self.poll(at)).sum();
+            asking = if polled > 0 { 0 } else { asking + 1 };
             // Once a process has died, others ask for it again and again, and probe the living.
             moved = polled > 0 || self.is_whole() && (moved || self.fabric.moved() != hellos);
             let patient = PATIENT_ROUNDS[usize::from(!self.is_whole())];
             let is_patient = has_faults || self.has_failed || !self.is_whole();
             idle = if moved { 0 } else { idle + 1 };
-            if idle == if is_patient { patient } else { IDLE_ROUNDS } {
+            if idle == if is_patient { patient } else { IDLE_ROUNDS } || asking == ASKING_ROUNDS {
                 return self.history.note(Step::Settled { rounds });
             }
             if is_patient && !moved {
