@@ -1,69 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Shared by the programs of one-sided operations: named cases with one printed line each, and three endpoints of one
-// process: `a` in a domain of its own, `b` and `c` in another, where `b`'s memory is registered. Progress is manual:
-// await() reads the queues of all endpoints. A program that waits in vain does so until its caller ends it.
+// Shared by the programs of one-sided operations: three endpoints of one process, `a` in a domain of its own, `b` and
+// `c` in another, where `b`'s memory is registered. Progress is manual: await() reads the queues of all endpoints. A
+// program that waits in vain does so until its caller ends it.
 #pragma once
+
+#include "check.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct {
-    char name[120];
-    int wrong, passed, failed;
-} check;
-
-__attribute__((format(printf, 1, 2))) static inline void check_fail(const char *format, ...) {
-    check.wrong++;
-    va_list arguments;
-    va_start(arguments, format);
-    printf("not ok %s: ", check.name);
-    vprintf(format, arguments);
-    printf("\n");
-    va_end(arguments);
-}
-
-static inline void check_int(const char *what, long long expected, long long got) {
-    if (expected != got)
-        check_fail("%s: expected %lld (%#llx), got %lld (%#llx)", what, expected, expected, got, got);
-}
-
-static inline void check_ok(long code, const char *call, int line) {
-    if (code == 0)
-        return;
-    check_fail("line %d, %.100s: expected 0, got %ld (%s)", line, call, code, fi_strerror((int)-code));
-    exit(1);
-}
-#define OK(call) check_ok((call), #call, __LINE__)
-
-static inline void check_case(const char *name) {
-    if (check.name[0]) {
-        check.passed += check.wrong == 0;
-        check.failed += check.wrong != 0;
-        if (check.wrong == 0)
-            printf("ok %s\n", check.name);
-    }
-    check.wrong = 0;
-    snprintf(check.name, sizeof check.name, "%s", name);
-    setvbuf(stdout, NULL, _IOLBF, 0);
-}
-
-static inline int check_finish(void) {
-    check_case("");
-    printf("%d passed, %d failed\n", check.passed, check.failed);
-    return check.failed != 0;
-}
 
 #ifndef CAPABILITIES
 #define CAPABILITIES (FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE)

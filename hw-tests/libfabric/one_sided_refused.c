@@ -69,9 +69,7 @@ int main(void) {
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
-            char name[100];
-            snprintf(name, sizeof name, "of a peer: %s", names[wrong]);
-            check_case(name);
+            check_case("of a peer: %s", names[wrong]);
             open_endpoints();
             works(a, a->to[1]);
             refused(a, a->to[1], wrong, wrong % 2 ? 3000 : 8);
@@ -85,7 +83,7 @@ int main(void) {
     check_case("endpoints open");
     open_endpoints();
     for (int wrong = 0; wrong < WRONG; wrong++) {
-        check_case(names[wrong]);
+        check_case("%s", names[wrong]);
         refused(b, b->to[1], wrong, 3000);
         works(b, b->to[1]);
     }

@@ -43,7 +43,6 @@ impl Drop for MemoryRegion {
     }
 }
 
-#[allow(dead_code, reason = "for operations of an endpoint with itself")]
 #[derive(Clone, Copy)]
 struct Region {
     start: u64,
@@ -51,7 +50,6 @@ struct Region {
     access: u64,
 }
 
-#[allow(dead_code, reason = "as above")]
 impl Region {
     /// Whether it permits all of `access` to this range.
     fn permits(self, address: u64, length: usize, access: u64) -> bool {
@@ -64,7 +62,6 @@ impl Region {
 #[derive(Default)]
 pub(crate) struct Regions(Mutex<HashMap<u32, Region>>);
 
-#[allow(dead_code, reason = "as above")]
 impl Regions {
     /// Whether a region with this key permits `access` (`FI_REMOTE_*`) to the range.
     pub(crate) fn check(&self, key: u64, (address, length): (u64, usize), access: u64) -> bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stock MPIs of the Python package index, as users of mpi4py have them, for tests of the libfabric provider: each in a
-//! Python environment of its own in the target folder, pinned by checksums, with the MPI programs of hw-tests/mpi that
-//! need no Open MPI. Called by `test`. Grade: setup. Tests: below.
+//! Installs the MPIs of the Python package index for tests of the libfabric provider, as users of mpi4py install them.
+//! Each is pinned by checksums and gets a Python environment of its own in the target folder, where the programs of
+//! hw-tests/mpi are compiled that need no Open MPI. Called by `test`. Grade: setup. Tests: below.
 
 use crate::workspace::Workspace;
 use crate::{build, python};

@@ -49,7 +49,7 @@ pub(crate) struct EnvArguments {
     command: Vec<OsString>,
 }
 
-/// Becomes the job's command, in the environment that its MPI needs. Returns only if that fails.
+/// Replaces this process by the job's command, in the environment that its MPI needs. Returns only if that fails.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let settings = settings(&arguments.how, &arguments.command)?;
     let mut command: Command = launched(&arguments.command, &settings.of_ranks);

@@ -4,11 +4,10 @@
 
 use crate::launch::cases_passed;
 use crate::listed::every_program_is_listed;
-use crate::provider::installed;
+use crate::provider::{installed, job};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result};
-use hw_tests::Job;
 
 /// Programs, and what each shows.
 const PROGRAMS: [(&str, &str); 15] = [
@@ -46,8 +45,7 @@ pub(crate) fn tests() -> Vec<Test> {
 fn runs(site: &mut Site, program: &str) -> Result<()> {
     let (_folder, path) = installed()?;
     let program = site.program(program)?;
-    let job = Job::new([program.as_str()]).env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex");
-    let outcome = site.fabric(1)?.run(&job)?.checked()?;
+    let outcome = site.fabric(1)?.run(&job([program.as_str()], &path))?.checked()?;
     let passed = cases_passed(&outcome.stdout);
     site.cases += passed.with_context(|| format!("the program did not say how many cases passed: {outcome}"))?;
     Ok(())

@@ -5,7 +5,6 @@ use crate::provider;
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
-use hw_tests::Job;
 
 /// Adapters on which they run, by name: with the usual limits, and with one short of everything.
 const ADAPTERS: [(&str, &str); 2] = [("usual", ""), ("minimal", "profile = \"minimal\"\n")];
@@ -28,7 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// Checks that a program of the folder passes; each of its `processes` says so.
 fn passes(site: &mut Site, program: &str, profile: &str, processes: usize) -> Result<()> {
     let (_folder, path) = provider::installed()?;
-    let job = Job::new([site.program(program)?.as_str()]).env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex");
+    let job = provider::job([site.program(program)?.as_str()], &path);
     let adapter = format!("[[device]]\nname = \"hca0\"\n{profile}");
     let said = site.fabric_on(&adapter)?.run(&job)?.checked()?.stdout;
     let passed = said.lines().filter(|line| line.ends_with(" passed, 0 failed")).count();

@@ -51,6 +51,11 @@ pub(crate) fn installed() -> Result<(Folder, String)> {
     Ok((folder, path))
 }
 
+/// A job of a program over the provider, which is in this `FI_PROVIDER_PATH`.
+pub(crate) fn job<'a>(words: impl IntoIterator<Item = &'a str>, path: &str) -> Job {
+    Job::new(words).env("FI_PROVIDER_PATH", path).env("FI_PROVIDER", "ibex")
+}
+
 fn is_listed(site: &mut Site) -> Result<()> {
     let (_folder, path) = installed()?;
     let job = Job::new(["fi_info", "-p", "ibex"]).env("FI_PROVIDER_PATH", path);

@@ -3,7 +3,7 @@
 //! (`hw-tests/libfabric/fi_freed_memory.c`). On soft-RoCE, which pins pages, a stale one shows in what arrives. Setup
 //! grade; one test at a time.
 
-use crate::provider::installed;
+use crate::provider::{self, installed};
 use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -43,8 +43,7 @@ impl Registrations {
 
 fn job(program: &str, arguments: &[&str], path: &str) -> Job {
     let words = std::iter::once(program).chain(arguments.iter().copied());
-    let job = Job::new(words).env("FI_PROVIDER_PATH", path);
-    job.env("FI_PROVIDER", "ibex").env("FI_LOG_LEVEL", "info").env("FI_LOG_PROV", "ibex")
+    provider::job(words, path).env("FI_LOG_LEVEL", "info").env("FI_LOG_PROV", "ibex")
 }
 
 fn is_freed(site: &mut Site) -> Result<()> {

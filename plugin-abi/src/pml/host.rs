@@ -333,13 +333,12 @@ impl Memory for State {
     #[inline]
     fn fill<R>(&mut self, send: Handle, buffer: LocalSpan, fill: impl FnOnce(&mut UserData, &mut [u8]) -> R) -> R {
         // SAFETY: R1, R2: the port's memory, which only the PML uses, once at a time (P3).
-        let bytes = unsafe { std::slice::from_raw_parts_mut(start(buffer), buffer.len() as usize) };
-        fill(&mut self.requests.core(send).data, bytes)
+        fill(&mut self.requests.core(send).data, unsafe { buffer.bytes_mut() })
     }
 
     fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8> {
         // SAFETY: R1, R2: the port's memory, which only the PML uses, once at a time (P3).
-        unsafe { std::slice::from_raw_parts(start(buffer), buffer.len() as usize) }.to_vec()
+        unsafe { buffer.bytes_mut() }.to_vec()
     }
 
     #[inline(always)]
@@ -375,12 +374,6 @@ impl Memory for State {
             _ => None,
         }
     }
-}
-
-/// Returns the first byte of a send buffer.
-#[inline]
-pub(super) fn start(buffer: LocalSpan) -> *mut u8 {
-    std::ptr::with_exposed_provenance_mut(buffer.addr() as usize)
 }
 
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);

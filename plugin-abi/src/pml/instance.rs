@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use engine::messenger;
-use engine::messenger::flow_control::state::Flow;
+use engine::messenger::flow_control::state::{self, Flow};
 use engine::messenger::host;
-use engine::messenger::rails::Rails;
 use engine::messenger::rails::poll_interval::PollInterval;
+use engine::messenger::rails::{Rails, send_buffers};
 
 use super::progress::poll_more;
 use super::request::{Handle, Requests};
@@ -212,11 +212,11 @@ impl Rail {
     }
 }
 
-/// Maximum number of send buffers of each size per port; unit tests exceed it.
-const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { 256 };
+/// Unit tests exceed this number of send buffers.
+const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { send_buffers::MOST };
 
-/// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
-const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
+/// Unit tests fill this window.
+const WINDOW: u32 = if cfg!(test) { 8 } else { state::WINDOW };
 
 impl Pml {
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {

@@ -47,13 +47,12 @@ impl Memory for State {
     #[inline]
     fn fill<R>(&mut self, send: Handle, buffer: LocalSpan, fill: impl FnOnce(&mut Data, &mut [u8]) -> R) -> R {
         // SAFETY: R1, R2: a free send buffer of the port, which only this endpoint uses, entered by one thread.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(start(buffer), buffer.len() as usize) };
-        fill(&mut self.requests.get(send).core.data, bytes)
+        fill(&mut self.requests.get(send).core.data, unsafe { buffer.bytes_mut() })
     }
 
     fn copy_of(&mut self, buffer: LocalSpan) -> Vec<u8> {
         // SAFETY: R1, R2: as in `fill`.
-        unsafe { std::slice::from_raw_parts(start(buffer), buffer.len() as usize) }.to_vec()
+        unsafe { buffer.bytes_mut() }.to_vec()
     }
 
     #[inline(always)]
@@ -103,9 +102,4 @@ impl TakesRequests for State {
             None => self.rma.ended(token, None, &self.reports),
         }
     }
-}
-
-/// Returns the first byte of a send buffer.
-fn start(buffer: LocalSpan) -> *mut u8 {
-    std::ptr::with_exposed_provenance_mut(buffer.addr() as usize)
 }

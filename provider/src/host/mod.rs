@@ -14,12 +14,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ibex::messenger;
-use ibex::messenger::flow_control::state::Flow;
+use ibex::messenger::flow_control::state::{Flow, WINDOW};
 use ibex::messenger::header::MAX_TAGGED_SIZE;
 use ibex::messenger::host::{self, Communicators, Host, Process as _, Types};
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::matching::{FiTag, MessageHandle, Tagged};
-use ibex::messenger::rails::Rails;
+use ibex::messenger::rails::{Rails, send_buffers};
 use ibex::messenger::receive::queues::Queues;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
@@ -52,12 +52,6 @@ use data::Data;
 use multi_recv::Buffers;
 use peers::Peers;
 use request::{Core, Handle, Outcome, Request, Requests};
-
-/// Number of unanswered announcements to a peer.
-const WINDOW: u32 = 1024;
-
-/// Most send buffers of each size.
-const MOST_BUFFERS: u32 = 256;
 
 /// A tag, and the remote CQ data of a message.
 const fn tag(tag: u64, data: Option<u64>) -> FiTag {
@@ -154,7 +148,7 @@ impl State {
             (port.counters(), Registrations::new(port.domain(), adapter::processes() as usize))
         };
         let flow = Flow::new(tunables.unexpected_memory, WINDOW, counters);
-        let rails = Rails::new(std::iter::once(&shared.rail), MOST_BUFFERS);
+        let rails = Rails::new(std::iter::once(&shared.rail), send_buffers::MOST);
         let mut messenger = messenger::State::new(flow, rails);
         for kind in [Kind::Tagged, Kind::Message] {
             messenger.contexts.add(kind as u32, kind).expect("the table is empty");
@@ -312,7 +306,7 @@ impl Host for State {
     fn cannot_send(&mut self, shared: &Shared, send: Handle, asked: u64) {
         let (route, length) = (self.core(send).route, host::Data::length(&self.core(send).data));
         if let Some(mut port) = shared.enter_port(0) {
-            port.accuse(route.to(), format!("the peer asks for {asked} bytes of a message of {length}"));
+            port.fail_for_protocol(route.to(), format!("the peer asks for {asked} bytes of a message of {length}"));
         }
     }
 }

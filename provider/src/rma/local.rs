@@ -100,11 +100,10 @@ impl Slots {
 
 /// Returns the first bytes of a slot that the adapter does not use.
 fn bytes<'a>(slot: LocalSpan, length: usize) -> &'a mut [u8] {
-    debug_assert!(length <= slot.len() as usize, "a slot is long enough");
-    let start = std::ptr::with_exposed_provenance_mut(slot.addr() as usize);
     // SAFETY: R1, R2: a slot of the port, which only this endpoint uses, entered by one thread; its operation is not
     // posted yet, or has ended. The reference is used at once.
-    unsafe { std::slice::from_raw_parts_mut(start, length) }
+    let bytes = unsafe { slot.bytes_mut() };
+    &mut bytes[..length]
 }
 
 /// Registers each piece of a long operation.

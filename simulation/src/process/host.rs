@@ -27,7 +27,7 @@ impl Process {
         assert!(may_send, "process {rank} is not held back, and fills this one");
     }
 
-    /// Whether a peer is lost, so that this process forgets the words of both.
+    /// Whether this process outlives a peer that it has lost: flow control forgets what the two have told each other.
     fn is_forgotten(&self, rank: i32) -> bool {
         self.settings.outlives && self.lost.contains_key(&(rank as u32))
     }

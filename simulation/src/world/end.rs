@@ -53,8 +53,8 @@ impl World {
         }
     }
 
-    /// Whether a receive may wait for ever: its process has died; or it has, or names, a sender that has died or was
-    /// lost, and its process does not outlive it.
+    /// Whether a receive may wait for ever: its process has died, or its process ends with its peers and the sender, of
+    /// the message that it got or that it names, has died or is lost.
     fn may_wait(&self, wish: usize) -> bool {
         let Wish { at, got, from, .. } = self.model.wishes[wish];
         let sender = if let Got::Message { source, .. } = got { Some(source) } else { from };

@@ -43,8 +43,8 @@ const IDLE_ROUNDS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENT_ROUNDS: [u32; 2] = [6, 300];
 
-/// Rounds in which no process gets anything, but hellos move, after which a port asks for ever: no message waits for the
-/// connection, and the peer cannot make it.
+/// Rounds after which nothing follows although hellos move: a port asks for ever for a connection that its peer cannot
+/// make, if no message waits for it.
 const ASKING_ROUNDS: u32 = 20_000;
 
 /// Polls within which a port asks for asynchronous events.

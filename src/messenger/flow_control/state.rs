@@ -13,6 +13,9 @@ use crate::counters::Counters;
 use crate::messenger::matching::lengths::Level;
 use crate::messenger::route::{Account, Route};
 
+/// Most unanswered announcements to a peer in a communicator: about 128 KiB at the receiver.
+pub const WINDOW: u32 = 1024;
+
 /// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a messenger.
 #[derive(Debug)]
 pub struct Room {

@@ -58,6 +58,9 @@ struct Free {
 
 const GROW_BY: u32 = 32;
 
+/// Most send buffers of each size per port.
+pub const MOST: u32 = 256;
+
 impl<T: Copy> SendBuffers<T> {
     /// Makes empty lists for buffers of `eager` and of `large` bytes, headers included; at most `most` of each.
     pub fn new(eager: usize, large: usize, most: u32) -> Self {

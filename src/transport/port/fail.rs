@@ -29,7 +29,7 @@ impl<A: Adapter> Port<A> {
 
     /// Gives a peer up that breaks the rules of the protocol, which the sentence says. Setup.
     #[cold]
-    pub fn accuse(&mut self, peer: EndpointId, why: String) {
+    pub fn fail_for_protocol(&mut self, peer: EndpointId, why: String) {
         self.fail(peer, Cause::Protocol(why));
     }
 

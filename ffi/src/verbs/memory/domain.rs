@@ -170,6 +170,19 @@ impl LocalSpan {
         self.0.length
     }
 
+    /// Its bytes.
+    ///
+    /// # Safety
+    /// They are memory of this process (R1), and as long as the reference lives neither a device (R2) nor anybody else
+    /// accesses them.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn bytes_mut<'a>(self) -> &'a mut [u8] {
+        let start = std::ptr::with_exposed_provenance_mut(self.0.addr as usize);
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(start, self.0.length as usize) }
+    }
+
     /// Local key of the span's registration.
     pub const fn lkey(&self) -> u32 {
         self.0.lkey

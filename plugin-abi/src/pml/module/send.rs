@@ -19,7 +19,7 @@ use ibex_ffi::openmpi::sys;
 use super::{Answer, Code, answer, enter, there};
 use crate::pml::communicator::{Comm, Communicator};
 use crate::pml::datatype::{Attached, Buffer, Datatype, Description, Extent, UserData};
-use crate::pml::host::{self, finish};
+use crate::pml::host::finish;
 use crate::pml::instance::{Pml, Rail, State, pml, unwatched};
 use crate::pml::peers::route;
 use crate::pml::progress::{leave, leave_call, poll, until};
@@ -334,7 +334,7 @@ fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], exten
     // SAFETY: R1, R2: just taken, so only this call uses the buffer, which is as long as both; P2: the data may be
     // read.
     unsafe {
-        let start = host::start(span);
+        let start = span.bytes_mut().as_mut_ptr();
         start.copy_from_nonoverlapping(header.as_ptr(), header.len());
         start.add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
     }

@@ -55,7 +55,7 @@ impl<R> Cache<R> {
         &self.all[place as usize].as_ref().expect("it is in use, or kept").range
     }
 
-    /// Finds a registration that covers this memory, for one more message.
+    /// Returns a registration that covers this memory, which one more message uses now.
     pub(super) fn take(&mut self, range: &Range<usize>, is_writable: bool) -> Option<(u32, &R)> {
         let (_, &place) = self.found.range(..=range.start).next_back()?;
         let known = self.entry(place);
