@@ -5,7 +5,7 @@
 
 use super::{FIRST, Fabric, Memory, Span};
 use crate::transport::adapter;
-use ibex_ffi::verbs::{Access, LocalSpan, Path, PostError, Reception, Transition, Wr};
+use ibex_ffi::verbs::{Access, LocalSpan, Path, PostError, Reception, Transition, WorkCompletion, Wr};
 use std::collections::VecDeque;
 use std::io;
 
@@ -221,8 +221,10 @@ impl Drop for QueuePair {
     fn drop(&mut self) {
         let state = &mut *self.fabric.state();
         let qp = &mut state.qps[self.index];
+        let is_unpolled = |completion: &WorkCompletion| completion.qp_num() == qp.number;
+        let is_flushed = qp.posted.is_empty() && !state.ports[qp.port].completions.iter().any(is_unpolled);
         // The adapter has not flushed it in time: the transport does not know which unsignalled messages have arrived.
-        state.has_lost_message |= qp.state == QpState::Error && qp.has_sent && !qp.posted.is_empty();
+        state.has_lost_message |= qp.state == QpState::Error && qp.has_sent && !is_flushed;
         qp.state = QpState::Destroyed;
         qp.posted.clear();
         // The receives of the dropped completions are lost.

@@ -4,9 +4,10 @@
 use super::queue_pair::QueuePair;
 use super::script::NoMemory;
 use super::*;
-use crate::transport::adapter::{Adapter as _, QueuePair as _};
+use crate::transport::adapter::{Adapter as _, CompletionQueue as _, QueuePair as _, Work};
+use crate::transport::tx::request::NOTHING;
 use crate::transport::{Batch, Completion, Token, WhenDiverted};
-use ibex_ffi::verbs::Transition;
+use ibex_ffi::verbs::{InlineSpan, Transition, Wr};
 
 #[test]
 fn the_fabric_carries_a_message_while_both_ports_have_a_link_and_an_acknowledgement_ends_it() {
@@ -49,4 +50,25 @@ fn a_queue_pair_takes_no_short_cut_to_another_state() {
     assert!(qp.ready_to_send(&to).is_err(), "it cannot receive");
     assert!(qp.fail().is_ok() && qp.initialise(1, 0, Access::empty()).is_err(), "it is in error");
     assert!(qp.reset().is_ok() && qp.initialise(1, 0, Access::empty()).is_ok());
+}
+
+#[test]
+fn a_message_may_be_lost_if_its_queue_pair_is_destroyed_before_the_last_flush_was_polled() {
+    for is_polled in [true, false] {
+        let script = Script::default();
+        let (mut completions, receives) = (script.completion_queue(8), script.receive_queue(4));
+        let mut qp: QueuePair = script.adapter().queue_pair(&completions, &receives).expect("a queue pair");
+        qp.initialise(1, 0, Access::empty()).expect("it is reset");
+        let message = Work::SendInline { header: (&[7][..]).into(), payload: InlineSpan::EMPTY, immediate: 0 };
+        qp.post(Wr { id: 1, signalled: false }, message).expect("there is room");
+        assert!(script.complete(0, Status::SUCCESS), "the message has arrived");
+        qp.fail().expect("it is initialised");
+        qp.post(Wr { id: 2, signalled: true }, NOTHING).expect("it will be flushed");
+        script.flush();
+        if is_polled {
+            assert_eq!(completions.poll().map(<[_]>::len).ok(), Some(1));
+        }
+        drop(qp);
+        assert_eq!(script.state().has_lost_message, !is_polled);
+    }
 }
