@@ -48,7 +48,7 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Put the library where Open MPI finds it
     Install(install::InstallArguments),
-    /// Build Debian packages for the Open MPI that is installed here
+    /// Build Debian packages for the Open MPI that is installed here, or a Python wheel
     Package(package::Arguments),
     /// Remove exactly what `install` put there
     Uninstall(install::UninstallArguments),

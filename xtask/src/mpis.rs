@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(crate) struct Stock {
     pub(crate) name: &'static str,
     variable: &'static str,
-    list: &'static str,
+    pub(crate) list: &'static str,
 }
 
 pub(crate) const MPICH: Stock = Stock { name: "MPICH", variable: "IBEX_MPICH", list: "hw-tests/mpis/mpich.txt" };

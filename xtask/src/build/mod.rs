@@ -49,18 +49,17 @@ fn build_shared(workspace: &Workspace, words: &[&str]) -> Result<()> {
 /// Builds all that is installed in release: `libibex.so`, `libibex-log.so`, the libfabric provider and the command.
 pub(crate) fn library(workspace: &Workspace) -> Result<()> {
     library_alone(workspace)?;
-    step("Building the logger, the libfabric provider and the command ibex (release)");
-    let mut build = workspace.cargo_build();
-    build.args(["--release", "--package", "ibex-event-log"]);
-    let shared = ["--release", "--package", "ibex-provider", "--package", "ibex-command"];
-    if workspace.target() == workspace.shared_target() {
-        run(build.args(&shared[1..]))?;
-    } else {
-        run(&mut build)?;
-        build_shared(workspace, &shared)?;
-    }
-    put_down_provider(workspace.shared_target(), Profile::Release)?;
-    put_down_logger(workspace, Profile::Release)
+    step("Building the logger (release)");
+    run(workspace.cargo_build().args(["--release", "--package", "ibex-event-log"]))?;
+    put_down_logger(workspace, Profile::Release)?;
+    provider_and_command(workspace)
+}
+
+/// Builds what is the same for every Open MPI in release: the libfabric provider and the command.
+pub(crate) fn provider_and_command(workspace: &Workspace) -> Result<()> {
+    step("Building the libfabric provider and the command ibex (release)");
+    build_shared(workspace, &["--release", "--package", "ibex-provider", "--package", "ibex-command"])?;
+    put_down_provider(workspace.shared_target(), Profile::Release)
 }
 
 /// Builds `libibex.so` alone in release; with the logger and the command it would take three times as long.

@@ -29,6 +29,7 @@ mod sets;
 
 use place::Place;
 use put::Built;
+pub(crate) use put::files_under;
 
 #[derive(clap::Args)]
 pub(crate) struct InstallArguments {

@@ -217,7 +217,7 @@ fn refuse_changed(manifests: &[&Manifest]) -> Result<()> {
 }
 
 /// Returns the files of a folder and its subfolders; none if it does not exist.
-fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     if folder.is_dir() {
         for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask package`: Debian packages for the Open MPI that is installed here, or with `--mpi 5` in a Debian 13
 //! root. The recipe is `debian/`; this runs it, shows lintian's findings, and with `--try` installs the packages in a
-//! temporary root file system (`packaging/try.sh`). Other recipes, in `packaging/`, are for RPM and Spack. Grade:
-//! setup. Tests: below, and `--try`.
+//! temporary root file system (`packaging/try.sh`). [`wheel`] makes the Python wheel. Other recipes, in `packaging/`,
+//! are for RPM and Spack. Grade: setup. Tests: below, and `--try`.
+
+mod wheel;
 
 use crate::command::{output, run, step};
 use crate::environment::Environment;
@@ -17,17 +19,24 @@ use std::process::{Command, ExitCode};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install them in a fresh system, run a job, remove them, and check that no file is left
+    /// Install what was built in a fresh system or Python environment, run a job, remove it, and check that no file is
+    /// left
     #[arg(long = "try")]
     try_them: bool,
     /// For this Open MPI, 4.1 or 5; those for 5 are built in a Debian 13 root where this machine has another [default:
     /// this machine's]
     #[arg(long, value_name = "SERIES")]
     mpi: Option<Series>,
+    /// Build a Python wheel instead, of the libfabric provider and the commands `ibex` and `softhca`; needs no Open MPI
+    #[arg(long, conflicts_with = "mpi")]
+    wheel: bool,
 }
 
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
+    if arguments.wheel {
+        return python_wheel(&workspace, arguments.try_them);
+    }
     if let Some(ended) = series::elsewhere(&workspace, arguments.mpi)? {
         return Ok(ended);
     }
@@ -44,6 +53,16 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     for package in &packages {
         println!("    {}", workspace.shown(package).display());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn python_wheel(workspace: &Workspace, try_it: bool) -> Result<ExitCode> {
+    setup::ensure(&Environment::here(), None, &[])?;
+    let wheel = wheel::build(workspace, &workspace.target().join("packages"))?;
+    if try_it {
+        wheel::try_beside_mpi4py(workspace, &wheel)?;
+    }
+    println!("\nInstall it beside mpi4py:\n    pip install {}", workspace.shown(&wheel).display());
     Ok(ExitCode::SUCCESS)
 }
 
