@@ -10,7 +10,7 @@ use crate::test::Test;
 use anyhow::{Context, Result};
 
 /// Programs, and what each shows.
-const PROGRAMS: [(&str, &str); 15] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("fi_matching", "receives take the messages that their tag, mask and source say, in order"),
     ("fi_search", "messages are searched for, claimed and discarded"),
     ("fi_multi_recv", "a buffer takes several messages, and is given back"),
@@ -21,6 +21,7 @@ const PROGRAMS: [(&str, &str); 15] = [
     ("fi_vectors", "address vectors keep, name and forget addresses"),
     ("fi_counters", "counters count successes and errors"),
     ("fi_closing", "objects close in the order that the manual pages allow"),
+    ("fi_last_messages", "messages arrive although their sender closes its endpoint and ends"),
     ("fi_arguments", "wrong arguments are refused"),
     ("fi_sizes", "messages of every length pass, in both directions at once"),
     ("fi_waits", "threads sleep until there is a completion"),

@@ -30,7 +30,7 @@ const OF_MPICH: [(&str, &[usize]); 21] = [
     ("connect_cycles", &[2, 4]),
     ("first_contact", &[2, 4]),
     ("fork_exec", &[2, 4]),
-    ("init_finalize", &[2]),
+    ("init_finalize", &[2, 4]),
     ("linked_list", &[2, 4]),
     ("message_over_2gib", &[2]),
     ("pending_receives", &[2, 4]),

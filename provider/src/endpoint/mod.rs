@@ -141,10 +141,12 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// Closes the port: after that no adapter touches memory of the program's operations.
+    /// Closes the port once the last messages have arrived: after that no adapter touches memory of the program's
+    /// operations.
     fn drop(&mut self) {
-        if let Some(enabled) = self.enabled.get() {
-            enabled.shared.close();
+        if let Some(Enabled { shared, state, .. }) = self.enabled.get_mut() {
+            state.get_mut().depart(shared);
+            shared.close();
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! [`State`] is what a thread uses once it has entered the endpoint; [`Shared`] has the port and what does not change.
 //! `calls` has what a program calls, `multi_recv` the buffers for several messages, `progress` the poll, `request` and
-//! `data` the operations, `lost` the ends of those whose peer is lost, `memory` and `peers` what the messenger asks
+//! `data` the operations, `lost` the ends of those whose peer is lost, `farewell` the endpoint's own end, `memory` and `peers` what the messenger asks
 //! about memory and peers, `tools` about tools. An endpoint has two queues of receives, of tagged and of untagged
 //! messages ([`Kind`]), which the messenger knows as communicators.
 //!
@@ -30,6 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) mod calls;
 pub(crate) mod data;
+mod farewell;
 mod lost;
 mod memory;
 mod multi_recv;

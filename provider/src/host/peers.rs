@@ -36,6 +36,12 @@ struct Peer {
     address: u64,
     /// Whether messages skip flow control, by [`Kind`].
     skips: [bool; 2],
+    /// Whether it has closed its endpoint.
+    has_left: bool,
+}
+
+impl Peer {
+    const UNKNOWN: Peer = Peer { address: sys::FI_ADDR_NOTAVAIL, skips: [false; 2], has_left: false };
 }
 
 impl Peers {
@@ -46,7 +52,7 @@ impl Peers {
     fn known(&mut self, route: Route) -> &mut Peer {
         let index = route.to().index() as usize;
         if index >= self.known.len() {
-            self.known.resize(index + 1, Peer { address: sys::FI_ADDR_NOTAVAIL, skips: [false; 2] });
+            self.known.resize(index + 1, Peer::UNKNOWN);
         }
         &mut self.known[index]
     }
@@ -71,6 +77,15 @@ impl Peers {
 
     pub(super) fn set_skips(&mut self, route: Route, kind: Kind, skips: bool) {
         self.known(route).skips[kind as usize] = skips;
+    }
+
+    pub(super) fn set_left(&mut self, route: Route) {
+        self.known(route).has_left = true;
+    }
+
+    /// Whether this peer has closed its endpoint.
+    pub(super) fn has_left(&self, to: EndpointId) -> bool {
+        self.known.get(to.index() as usize).is_some_and(|peer| peer.has_left)
     }
 
     pub(super) fn mark(&mut self, routes: &[Route]) {

@@ -365,6 +365,11 @@ impl<A: Adapter> Port<A> {
         self.connections.failure(peer)
     }
 
+    /// Returns the longest time that a connection may take to be made.
+    pub fn connect_timeout(&self) -> Duration {
+        Duration::from_secs(self.tunables.connect_timeout)
+    }
+
     /// Ends all connections: waiting requests get a bounded time to be posted, then the queue pairs are destroyed.
     /// After that the adapter touches no memory of this process, and no failure is reported.
     pub fn close(&mut self) {

@@ -9,7 +9,7 @@ use super::{Port, Refused};
 use crate::counters::{add, subtract};
 use crate::transport::adapter::Adapter;
 use crate::transport::completion::{Completion, Failed, Token};
-use crate::transport::connections::connection::Connection;
+use crate::transport::connections::connection::{Connection, Phase};
 use crate::transport::connections::failure::Cause;
 use crate::transport::tx::First;
 use crate::transport::tx::request::{Operation, Request};
@@ -139,13 +139,31 @@ impl<A: Adapter> Port<A> {
     #[cold]
     pub fn reclaim(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
+        self.ask_for_completions(|_, _| true);
+    }
+
+    /// Posts a signalled no-op on every connection whose last requests were unsignalled, and for which `asks` holds.
+    fn ask_for_completions(&mut self, asks: impl Fn(EndpointId, &Connection<A::QueuePair>) -> bool) {
+        let wants = |connection: &Connection<_>| connection.is_made() && connection.queue.unsignalled() > 0;
         for to in self.connections.all() {
-            let wanting = |connection: &Connection<_>| connection.is_made() && connection.queue.unsignalled() > 0;
-            if self.connections.get(to).is_some_and(wanting) {
+            if self.connections.get(to).is_some_and(|connection| wants(connection) && asks(to, connection)) {
                 self.post_nop(to);
             }
         }
         self.work_backlog();
+    }
+
+    /// Whether a request to a peer for which `counts` holds waits, or was posted and is not acknowledged. Failed
+    /// connections have none. A caller polls until this is false before it closes the port, if messages are to arrive
+    /// of which it knows nothing any more.
+    #[cold]
+    pub fn is_unacknowledged(&mut self, counts: impl Fn(EndpointId) -> bool) -> bool {
+        self.ask_for_completions(|to, connection| connection.queue.waiting() == 0 && counts(to));
+        let owes = |connection: &Connection<A::QueuePair>| {
+            let queue = &connection.queue;
+            connection.phase() != Phase::Failed && (queue.waiting() > 0 || queue.in_flight() > 0)
+        };
+        self.connections.all().any(|to| counts(to) && self.connections.get(to).is_some_and(owes))
     }
 
     /// Queues a request that moves no bytes, for its completion. The caller works the backlog afterwards.

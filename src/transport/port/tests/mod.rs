@@ -327,6 +327,28 @@ fn reclaim_asks_for_a_completion_where_the_last_requests_have_asked_for_none() {
 }
 
 #[test]
+fn a_message_is_unacknowledged_until_its_peer_has_it_or_is_lost() {
+    let mut apart = Pair::apart();
+    apart.a.send(0).expect("it may wait");
+    assert!(apart.a.port.is_unacknowledged(|_| true), "it waits for a connection");
+
+    for status in [Status::SUCCESS, Status::RETRY_EXCEEDED] {
+        let mut pair = Pair::connected();
+        assert!(!pair.a.port.is_unacknowledged(|_| true));
+        assert_eq!(pair.a.post(), Sent::Posted);
+        assert!(!pair.a.port.is_unacknowledged(|_| false), "nobody asks for this peer");
+        for _ in 0..3 {
+            assert!(pair.a.port.is_unacknowledged(|_| true));
+        }
+        let index = pair.a.script.connected().expect("they are connected");
+        assert_eq!(pair.a.script.state().qps[index].posted.len(), 2, "one request asks for the acknowledgement");
+        pair.a.script.complete_all(index, status);
+        pair.a.poll();
+        assert!(!pair.a.port.is_unacknowledged(|_| true));
+    }
+}
+
+#[test]
 fn a_port_tries_a_refused_request_again_only_when_there_may_be_room() {
     let mut pair = Pair::connected();
     pair.a.port.look_pause = 10 * EMPTY_POLL;

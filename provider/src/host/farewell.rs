@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of an endpoint that the program closes: the last messages arrive, then its peers hear that it has left.
+//!
+//! A send ends when its message is posted or copied, so the program may close the endpoint before the message has
+//! arrived. The endpoint then stays until its peers have acknowledged all. An adapter that has gone acknowledges
+//! nothing: so who leaves says it, by an own message (tag [`FAREWELL`], one byte: the version) behind all others, and
+//! peers that close later do not wait for it. Called by `endpoint/mod.rs`, and by `progress.rs` for completions that
+//! are not the messenger's. Grade: setup. Threads: the one that has entered the endpoint, and no port. Tests:
+//! `hw-tests/libfabric/fi_last_messages.c`.
+
+use std::time::{Duration, Instant};
+
+use ibex::messenger::host::{Memory as _, Process as _};
+use ibex::messenger::rails::completions::ByRail;
+use ibex::transport::{Completion as Event, EndpointId};
+use ibex_ffi::verbs::InlineSpan;
+
+use super::data::Data;
+use super::request::Request;
+use super::{OURSELVES, Shared, State};
+use crate::endpoint::reports::Reports;
+
+const FAREWELL: u8 = 4;
+
+const VERSION: u8 = 1;
+
+/// Longest time until all peers have acknowledged the farewell. Nothing is lost if one does not hear it.
+const LEAVING: Duration = Duration::from_secs(1);
+
+impl State {
+    /// Waits until all messages have arrived whose sends were reported, or that were injected, except those to lost
+    /// peers; at most as long as a peer may take to answer. What is outstanding ends without a report.
+    pub(crate) fn depart(&mut self, shared: &Shared) {
+        self.reports = Reports::default();
+        self.drain(shared, shared.enter_port(0).map_or(Duration::ZERO, |port| port.connect_timeout()));
+        if let Some(mut port) = shared.enter_port(0) {
+            let all = (0..).map(EndpointId::from_index).take_while(|to| port.peer_name(*to).is_some());
+            for to in all.collect::<Vec<_>>() {
+                // Who is not connected, or has no room, hears nothing.
+                let _ = port.send_inline(to, FAREWELL, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
+            }
+        }
+        self.drain(shared, LEAVING);
+    }
+
+    fn drain(&mut self, shared: &Shared, longest: Duration) {
+        let begin = Instant::now();
+        self.progress(shared);
+        while self.owes_messages(shared) && begin.elapsed() < longest {
+            std::thread::yield_now();
+            self.progress(shared);
+        }
+    }
+
+    /// Whether a message has not arrived that a peer may still take.
+    fn owes_messages(&mut self, shared: &Shared) -> bool {
+        let peers = &self.peers;
+        let is_owed = |of: &Request| {
+            matches!(of.core.data, Data::Copied(_)) && of.core.peer != OURSELVES && !peers.has_left(of.core.route.to())
+        };
+        self.requests.active().any(|(_, of)| is_owed(of))
+            || shared.enter_port(0).is_some_and(|mut port| port.is_unacknowledged(|to| !peers.has_left(to)))
+    }
+
+    /// Notes that a peer has left, if this completion is its farewell.
+    pub(super) fn hears_farewell(&mut self, shared: &Shared, event: &Event) -> bool {
+        let Event::Message { ref message, immediate, qp_num, .. } = *event else { return false };
+        if immediate.tag() != FAREWELL {
+            return false;
+        }
+        let is_known = *self.received(message) == [VERSION];
+        if let Some(sender) = (ByRail { rail: 0, immediate, qp_num }).route(shared).filter(|_| is_known) {
+            self.peers.set_left(sender);
+        }
+        true
+    }
+}
