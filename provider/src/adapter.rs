@@ -5,6 +5,7 @@
 //! Called by `info` (the choice), `domain` (an open device) and `endpoint` (an open port). Grade: setup. Threads: any.
 //! Tests: `hw-tests`.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use ibex::fork;
@@ -15,6 +16,7 @@ use ibex::select::device::{PortChoice, survey};
 use ibex::transport::adapter::verbs::Verbs;
 use ibex::transport::{Device, Directory, Port, Setup};
 use ibex::tunables::Tunables;
+use parking_lot::Mutex;
 
 use crate::av::AddressVector;
 use crate::entry::Result;
@@ -96,7 +98,7 @@ pub(crate) fn open(
         receive_size: RECEIVE_SIZE,
         bounce_size: RECEIVE_SIZE,
         sleeps,
-        directory: Box::new(Inserted(Arc::clone(vector))),
+        directory: Box::new(Known { inserted: Arc::clone(vector), others: Mutex::default() }),
     };
     let mut tunables = Tunables { probe_interval: PROBE_INTERVAL, ..Tunables::default() };
     if let Some(seconds) = number(&[CONNECT_TIMEOUT]) {
@@ -110,18 +112,31 @@ pub(crate) fn open(
     Ok((port, CompactAddress { entry, rank }))
 }
 
-/// What a port asks about peers: the addresses that the program has inserted.
-struct Inserted(Arc<AddressVector>);
+/// What a port asks about peers.
+struct Known {
+    /// The addresses that the program has inserted.
+    inserted: Arc<AddressVector>,
+    /// Processes that the program has given this port's address, and whose own it may not have inserted.
+    others: Mutex<HashMap<PeerName, PortEntry>>,
+}
 
-impl Directory for Inserted {
+impl Directory for Known {
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
-        self.0.entry(peer).filter(|_| port == 0)
+        let entry = self.inserted.entry(peer).or_else(|| self.others.lock().get(&peer).copied());
+        entry.filter(|_| port == 0)
+    }
+
+    fn admits(&self, peer: PeerName, port: u8, entry: PortEntry) -> bool {
+        let is_its_own = port == 0 && compact::name(entry.address.instance, peer.rank) == peer;
+        if is_its_own {
+            self.others.lock().insert(peer, entry);
+        }
+        is_its_own
     }
 
     /// The address has a number of the host and no name.
     fn host(&self, peer: PeerName) -> String {
-        self.0
-            .entry(peer)
+        self.entry(peer, 0)
             .map_or_else(|| "an unknown host".to_owned(), |entry| format!("the host of {}", entry.address))
     }
 }

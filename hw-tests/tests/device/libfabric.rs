@@ -10,7 +10,7 @@ use crate::test::Test;
 use anyhow::{Context, Result};
 
 /// Programs, and what each shows.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("fi_matching", "receives take the messages that their tag, mask and source say, in order"),
     ("fi_search", "messages are searched for, claimed and discarded"),
     ("fi_multi_recv", "a buffer takes several messages, and is given back"),
@@ -19,6 +19,7 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("fi_pieces", "messages have several pieces, or none, and remote data"),
     ("fi_queues", "queues of each format serve endpoints of one or two domains"),
     ("fi_vectors", "address vectors keep, name and forget addresses"),
+    ("fi_strangers", "messages of senders that the receiver has not inserted come from nowhere, and pass"),
     ("fi_counters", "counters count successes and errors"),
     ("fi_closing", "objects close in the order that the manual pages allow"),
     ("fi_last_messages", "messages arrive although their sender closes its endpoint and ends"),

@@ -60,7 +60,7 @@ fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
     let mut address = *pair.a.address();
     address.instance = instance;
     Hello {
-        source: Identity { name: PeerName { job: 1, rank }, port: 0, address },
+        source: Identity { name: PeerName { job: 1, rank }, port: 0, address, key: Key::from_bytes([7; Key::SIZE]) },
         destination_instance: pair.b().address().instance,
         destination_port: 0,
         qp: QpInfo { qpn: 0x77, psn: 5, epoch, initiator_depth: 1, responder_resources: 1, endpoint: 0 },

@@ -3,21 +3,23 @@
 //!
 //! Owns [`Hello`], its bytes and their checks. [`super::handshake`] makes and reads hellos; `ud` and `tcp` carry them.
 //! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
-//! may write to a listening port, so `decode` checks the seal first, right after magic and version. A hello fits a
-//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a
+//! may write to a listening port, so `decode` checks the seal first, right after magic and version. The sender's own key
+//! is masked, so that only the receiver reads it, which may not know the sender. A hello fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a
 //! hello is late. Grade: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
-use crate::select::key::Key;
+use crate::select::key::{Key, Seal};
 
 const MAGIC: [u8; 4] = *b"ibHi";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Flag of a confirmed hello. The values of [`Declined`] are the other flags.
 const CONFIRMED: u8 = 1;
 const ADDRESS: usize = 52;
+/// Offset of the sender's key, which is masked.
+const SENDER: usize = ADDRESS + PortAddress::SIZE;
 /// Offset of the seal, which covers all bytes before it.
-const SEAL: usize = ADDRESS + PortAddress::SIZE;
+const SEAL: usize = SENDER + Key::SIZE;
 
 /// The identity of a port, in every hello that it sends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -28,6 +30,8 @@ pub struct Identity {
     pub port: u8,
     /// The address that this process published for it.
     pub address: PortAddress,
+    /// The key that hellos to it need.
+    pub key: Key,
 }
 
 /// A queue pair in a hello.
@@ -160,7 +164,9 @@ impl Hello {
         bytes[16..24].copy_from_slice(&self.destination_instance.to_le_bytes());
         bytes[44] = self.qp.initiator_depth;
         bytes[45] = self.qp.responder_resources;
-        bytes[ADDRESS..SEAL].copy_from_slice(&self.source.address.encode());
+        bytes[ADDRESS..SENDER].copy_from_slice(&self.source.address.encode());
+        let mask = mask(key, (self.source.address.instance, self.destination_instance));
+        bytes[SENDER..SEAL].copy_from_slice(&masked(self.source.key, mask).to_bytes());
         let seal = key.seal(&bytes[..SEAL]);
         bytes[SEAL..].copy_from_slice(&seal);
         bytes
@@ -182,9 +188,13 @@ impl Hello {
         }
         let declined = Declined::of(bytes[5])?;
         check("a reserved field", bytes[46..48] == [0, 0], bytes[46].into())?;
+        let address = PortAddress::decode(&bytes[ADDRESS..SENDER])?;
+        let destination_instance = u64::from(word(bytes, 16)) | u64::from(word(bytes, 20)) << 32;
+        let sender = Key::from_bytes(std::array::from_fn(|index| bytes[SENDER + index]));
+        let sender = masked(sender, mask(key, (address.instance, destination_instance)));
         let hello = Hello {
-            source: Identity { name, port: bytes[6], address: PortAddress::decode(&bytes[ADDRESS..SEAL])? },
-            destination_instance: u64::from(word(bytes, 16)) | u64::from(word(bytes, 20)) << 32,
+            source: Identity { name, port: bytes[6], address, key: sender },
+            destination_instance,
             destination_port: bytes[7],
             qp: QpInfo {
                 epoch: word(bytes, 24),
@@ -213,6 +223,21 @@ impl Hello {
         let heard_fits = (self.heard_qpn == 0) == (self.heard_epoch == 0);
         check("heard epoch", heard_fits, self.heard_epoch.into())
     }
+}
+
+/// Returns what hides the key of a sender, for the receiver with this key: the hash of a text that is not a hello. A port
+/// hides only one key with it, so it shows nothing of either.
+fn mask(key: &Key, (source, destination): (u64, u64)) -> Seal {
+    let mut text = [0; 16];
+    text[..8].copy_from_slice(&source.to_le_bytes());
+    text[8..].copy_from_slice(&destination.to_le_bytes());
+    key.seal(&text)
+}
+
+/// Hides a key, or shows it again.
+fn masked(key: Key, mask: Seal) -> Key {
+    let (key, mask) = (u128::from_le_bytes(key.to_bytes()), u128::from_le_bytes(mask));
+    Key::from_bytes((key ^ mask).to_le_bytes())
 }
 
 fn word(bytes: &[u8; Hello::SIZE], place: usize) -> u32 {

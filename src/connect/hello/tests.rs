@@ -8,9 +8,17 @@ use crate::select::address::tests::ethernet;
 /// The key of the port that receives the tests' hellos.
 pub(crate) const KEY: Key = Key::from_bytes(*b"a key of 16 byte");
 
+/// The sender's key.
+const SENDER: Key = Key::from_bytes(*b"key of a sender.");
+
 pub(crate) fn hello() -> Hello {
     Hello {
-        source: Identity { name: PeerName { job: 0x0102_0304, rank: 0x0506_0708 }, port: 9, address: ethernet() },
+        source: Identity {
+            name: PeerName { job: 0x0102_0304, rank: 0x0506_0708 },
+            port: 9,
+            address: ethernet(),
+            key: SENDER,
+        },
         destination_instance: 0x1011_1213_1415_1617,
         destination_port: 10,
         qp: QpInfo {
@@ -31,7 +39,7 @@ pub(crate) fn hello() -> Hello {
 #[test]
 fn the_layout_of_a_hello_is_these_bytes() {
     let mut wanted = b"ibHi".to_vec();
-    wanted.extend([3, 1, 9, 10]); // version, flags, source port, destination port
+    wanted.extend([4, 1, 9, 10]); // version, flags, source port, destination port
     wanted.extend([4, 3, 2, 1, 8, 7, 6, 5]); // job, rank
     wanted.extend([0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x10]); // destination instance
     wanted.extend([0x22, 0x21, 0x20, 0x1f]); // epoch
@@ -42,10 +50,12 @@ fn the_layout_of_a_hello_is_these_bytes() {
     wanted.extend([11, 12, 0, 0]); // reads and atomics out, in; reserved
     wanted.extend([0x2c, 0x2b, 0x2a, 0]); // endpoint
     wanted.extend(ethernet().encode());
+    let instances = [ethernet().instance.to_le_bytes(), 0x1011_1213_1415_1617_u64.to_le_bytes()].concat();
+    wanted.extend(SENDER.to_bytes().iter().zip(KEY.seal(&instances)).map(|(byte, mask)| byte ^ mask));
     wanted.extend(KEY.seal(&wanted));
     assert_eq!(hello().encode(&KEY).as_slice(), wanted);
     // It fits the smallest datagram, of 256 bytes.
-    assert_eq!((wanted.len(), Hello::SIZE), (188, 188));
+    assert_eq!((wanted.len(), Hello::SIZE), (204, 204));
     assert_eq!(Hello::decode(&wanted, &KEY), Ok(hello()));
 }
 
@@ -59,9 +69,9 @@ fn a_hello_says_whether_it_declines_and_for_how_long() {
 }
 
 #[test]
-fn a_hello_does_not_contain_the_key() {
+fn a_hello_does_not_show_the_keys() {
     let bytes = hello().encode(&KEY);
-    assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes()));
+    assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes() || part == SENDER.to_bytes()));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::connect::{Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
-use crate::select::key::Key;
 use crate::transport::connections::search::Search;
 use crate::transport::work_request::{EndpointId, Immediate};
 use crate::tunables::Tunables;
@@ -21,8 +20,6 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ourselves {
     pub(crate) identity: Identity,
-    /// Seals hellos to this port.
-    pub(crate) key: Key,
     /// Reads and atomics that a queue pair may have in flight, as initiator and as responder.
     pub(crate) rd_atomic: (u8, u8),
 }
@@ -76,7 +73,7 @@ impl<C: Carriers> Handshakes<C> {
     }
 
     pub(crate) fn entry(&self) -> PortEntry {
-        PortEntry { address: self.ourselves.identity.address, key: self.ourselves.key }
+        PortEntry { address: self.ourselves.identity.address, key: self.ourselves.identity.key }
     }
 
     pub(crate) fn begin(
@@ -223,6 +220,7 @@ mod tests {
     use super::*;
     use crate::peer::PeerName;
     use crate::select::address::tests::ethernet;
+    use crate::select::key::Key;
 
     /// Carriers that note the ports whose handshakes are over.
     #[derive(Default)]
@@ -247,8 +245,9 @@ mod tests {
     #[test]
     fn the_end_of_a_handshake_settles_all_ports_that_it_has_asked_and_leaves_other_peers_alone() {
         let address = |instance| PortAddress { instance, ..ethernet() };
-        let identity = Identity { name: PeerName { job: 1, rank: 0 }, port: 0, address: address(1) };
-        let ourselves = Ourselves { identity, key: Key::from_bytes([1; Key::SIZE]), rd_atomic: (1, 1) };
+        let key = Key::from_bytes([1; Key::SIZE]);
+        let identity = Identity { name: PeerName { job: 1, rank: 0 }, port: 0, address: address(1), key };
+        let ourselves = Ourselves { identity, rd_atomic: (1, 1) };
         let mut handshakes = Handshakes::new(Settled::default(), ourselves);
         let peers = [0, 1].map(EndpointId::from_index);
         for (peer, instance) in peers.into_iter().zip([10, 20]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts or refuses hellos, and reports refusals. Called by `connect.rs` for each packet of the carriers, which have
 //! checked its seal (`select/key.rs`). Only processes of the job can make the seal, so a stranger cannot cause a modex
-//! look-up, which may have to ask another host. Grade: setup. Threads: the port's. Tests: below, and `hw-tests`.
+//! look-up, which may have to ask another host. The host may admit a process that has the key and no entry. Grade: setup. Threads: the port's. Tests: below, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;
@@ -89,8 +89,10 @@ impl<A: Adapter> Port<A> {
         if !self.admission.may_look_up(self.adapter.now()) {
             return Err(Stranger::NotNow);
         }
+        let given = PortEntry { address: source.address, key: source.key };
         let entry = self.directory.entry(source.name, source.port);
         let found = match entry {
+            None if self.directory.admits(source.name, source.port, given) => Ok(given),
             None => Err(Stranger::NotInJob),
             Some(entry) if entry.address.instance != source.address.instance => Err(Stranger::OtherInstance),
             // The address may have changed since the port published it.

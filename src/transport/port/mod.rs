@@ -58,6 +58,11 @@ use std::time::Duration;
 pub trait Directory: Send {
     /// Returns the entry that `peer` published for its port `port`; `None` if there is none, or no such process.
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
+    /// Whether a process is admitted that has published no such port, but knows this port's key: `entry` is what its
+    /// hello says of it, for later calls of [`Directory::entry`].
+    fn admits(&self, _peer: PeerName, _port: u8, _entry: PortEntry) -> bool {
+        false
+    }
     /// Returns the ports of `peer` that this process' port numbered `port` may be connected to, best first
     /// ([`crate::select::partners`]). With fewer than two there is no choice.
     fn partners(&self, _peer: PeerName, _port: u8) -> Vec<u8> {

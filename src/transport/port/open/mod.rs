@@ -211,9 +211,9 @@ fn handshakes(device: &Device, tunables: &Tunables, setup: &Setup) -> io::Result
     let (host, key) = (host::host_number(), Key::random()?);
     let carriers = NetworkCarriers::open(&device.context, &device.domain, &device.choice, tunables, (key, host))?;
     let address = carriers.publish(PortAddress { instance, host, ..device.choice.address() });
-    let identity = Identity { name: setup.me, port: setup.index, address };
+    let identity = Identity { name: setup.me, port: setup.index, address, key };
     let rd_atomic = device.rd_atomic();
-    Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
+    Ok(Handshakes::new(carriers, Ourselves { identity, rd_atomic }))
 }
 
 struct Parts<A: Adapter> {

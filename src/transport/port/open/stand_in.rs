@@ -45,7 +45,7 @@ impl<A: Adapter> Port<A> {
             max_inline: attributes.max_inline,
         };
         let tx = Tx::new(&limits, adapter.send_slots(setup.bounce_size, bounces)?);
-        let identity = Identity { name: setup.me, port: setup.index, address };
+        let identity = Identity { name: setup.me, port: setup.index, address, key };
         let choice = PortChoice {
             device: attributes.device.clone(),
             port: attributes.port,
@@ -58,7 +58,7 @@ impl<A: Adapter> Port<A> {
             mtu: address.mtu,
         };
         let parts = Parts {
-            handshakes: Handshakes::new(carriers, Ourselves { identity, key, rd_atomic: (4, 4) }),
+            handshakes: Handshakes::new(carriers, Ourselves { identity, rd_atomic: (4, 4) }),
             cq,
             rx,
             tx,

@@ -32,6 +32,41 @@ impl Directory for Printing {
     }
 }
 
+/// The processes of a pair, of which none has published anything before it is admitted.
+struct Admitting {
+    published: Published,
+    admitted: Arc<Mutex<Vec<(PeerName, PortEntry)>>>,
+}
+
+impl Directory for Admitting {
+    fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
+        let admitted = self.admitted.lock().expect("no test failed in it");
+        admitted.iter().find(|(name, _)| *name == peer).map(|(_, entry)| *entry)
+    }
+
+    fn admits(&self, peer: PeerName, _port: u8, entry: PortEntry) -> bool {
+        self.admitted.lock().expect("no test failed in it").push((peer, entry));
+        true
+    }
+
+    fn host(&self, peer: PeerName) -> String {
+        self.published.host(peer)
+    }
+}
+
+#[test]
+fn a_port_connects_with_a_process_that_only_its_hello_makes_known_if_its_host_admits_it() {
+    let mut pair = Pair::apart();
+    let (admitted, published) = (Arc::default(), pair.published.clone());
+    pair.a.port.directory = Box::new(Admitting { published, admitted: Arc::clone(&admitted) });
+    pair.b.send(1).expect("it may wait");
+    pair.carry();
+    assert!(pair.a.script.connected().is_some() && pair.b.script.connected().is_some());
+    let admitted = admitted.lock().expect("no test failed in it");
+    let me = pair.a.port.peer_name(pair.a.peer).expect("the other side");
+    assert_eq!(admitted[..], [(me, pair.b.port.entry())]);
+}
+
 #[test]
 fn a_port_counts_each_refused_packet_and_prints_each_kind_once_for_a_verbose_user() {
     for (verbosity, kinds) in [(0, 0), (1, 3)] {
