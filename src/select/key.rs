@@ -3,8 +3,8 @@
 //!
 //! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened, and
 //! publishes it in the modex; its hellos have it masked, for the receiver alone. So a sender that makes the right hash
-//! has read the modex, or got a hello from this port: it belongs to the job. It is the *receiver's* key, so a port checks
-//! a hello without asking another process.
+//! has read the modex, or got a hello from this port: it belongs to the job. It is the *receiver's* key, so a port
+//! checks a hello without asking another process.
 //!
 //! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate
 //! without dependencies (BLAKE3 and HMAC need more code for no more proof here). It keeps nothing secret: hellos are

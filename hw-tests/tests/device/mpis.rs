@@ -55,8 +55,8 @@ const NOT_RUN: [(&str, &str); 2] = [
     ("unexpected_memory", "one of its floods did not end within a minute"),
 ];
 
-/// MPICH 5.0 crashes, over any provider, when `MPI_Mrecv` receives a message that `MPI_Mprobe` has found from any source
-/// on a duplicated communicator into pieces of memory, unless it unpacks the message by itself.
+/// MPICH 5.0 crashes, over any provider, when `MPI_Mrecv` receives a message that `MPI_Mprobe` has found from any
+/// source on a duplicated communicator into pieces of memory, unless it unpacks the message by itself.
 const UNPACKS: (&str, &str) = ("MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK", "0");
 
 /// Programs that mean something only to the tests that start them.

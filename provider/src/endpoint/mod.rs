@@ -145,7 +145,7 @@ impl Drop for Endpoint {
     /// operations.
     fn drop(&mut self) {
         if let Some(Enabled { shared, state, .. }) = self.enabled.get_mut() {
-            state.get_mut().depart(shared);
+            state.get_mut().disconnect(shared);
             shared.close();
         }
     }

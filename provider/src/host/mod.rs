@@ -3,9 +3,9 @@
 //!
 //! [`State`] is what a thread uses once it has entered the endpoint; [`Shared`] has the port and what does not change.
 //! `calls` has what a program calls, `multi_recv` the buffers for several messages, `progress` the poll, `request` and
-//! `data` the operations, `lost` the ends of those whose peer is lost, `farewell` the endpoint's own end, `memory` and `peers` what the messenger asks
-//! about memory and peers, `tools` about tools. An endpoint has two queues of receives, of tagged and of untagged
-//! messages ([`Kind`]), which the messenger knows as communicators.
+//! `data` the operations, `lost` the ends of those whose peer is lost, `disconnect` the endpoint's own end, `memory`
+//! and `peers` what the messenger asks about memory and peers, `tools` about tools. An endpoint has two queues of
+//! receives, of tagged and of untagged messages ([`Kind`]), which the messenger knows as communicators.
 //!
 //! Called by `endpoint/`. Grade: hot. Threads: any that enters the endpoint, one at a time. Tests: in each file, and
 //! `hw-tests`.
@@ -30,7 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) mod calls;
 pub(crate) mod data;
-mod farewell;
+mod disconnect;
 mod lost;
 mod memory;
 mod multi_recv;

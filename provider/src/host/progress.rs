@@ -54,7 +54,7 @@ impl State {
     #[inline(never)]
     fn handle(&mut self, shared: &Shared, batch: &mut Batch, is_short: bool) {
         for completion in batch.completions() {
-            if !completions::handle(shared, self, 0, completion) && !self.hears_farewell(shared, completion) {
+            if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
                 self.handle_one_sided(shared, completion);
             }
         }

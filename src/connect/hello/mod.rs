@@ -3,9 +3,10 @@
 //!
 //! Owns [`Hello`], its bytes and their checks. [`super::handshake`] makes and reads hellos; `ud` and `tcp` carry them.
 //! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
-//! may write to a listening port, so `decode` checks the seal first, right after magic and version. The sender's own key
-//! is masked, so that only the receiver reads it, which may not know the sender. A hello fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a
-//! hello is late. Grade: setup. Threads: plain data. Tests: `hello/tests.rs`.
+//! may write to a listening port, so `decode` checks the seal first, right after magic and version. The sender's own
+//! key is masked, so that only the receiver reads it, which may not know the sender. A hello fits a datagram of the
+//! smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a hello is late.
+//! Grade: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
@@ -225,8 +226,8 @@ impl Hello {
     }
 }
 
-/// Returns what hides the key of a sender, for the receiver with this key: the hash of a text that is not a hello. A port
-/// hides only one key with it, so it shows nothing of either.
+/// Returns what hides the key of a sender, for the receiver with this key: the hash of a text that is not a hello. A
+/// port hides only one key with it, so it shows nothing of either.
 fn mask(key: &Key, (source, destination): (u64, u64)) -> Seal {
     let mut text = [0; 16];
     text[..8].copy_from_slice(&source.to_le_bytes());

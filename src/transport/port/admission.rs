@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts or refuses hellos, and reports refusals. Called by `connect.rs` for each packet of the carriers, which have
 //! checked its seal (`select/key.rs`). Only processes of the job can make the seal, so a stranger cannot cause a modex
-//! look-up, which may have to ask another host. The host may admit a process that has the key and no entry. Grade: setup. Threads: the port's. Tests: below, and `hw-tests`.
+//! look-up, which may have to ask another host. The host may admit a process that has the key and no entry. Grade:
+//! setup. Threads: the port's. Tests: below, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;

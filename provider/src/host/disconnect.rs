@@ -3,10 +3,10 @@
 //!
 //! A send ends when its message is posted or copied, so the program may close the endpoint before the message has
 //! arrived. The endpoint then stays until its peers have acknowledged all. An adapter that has gone acknowledges
-//! nothing: so who leaves says it, by an own message (tag [`FAREWELL`], one byte: the version) behind all others, and
-//! peers that close later do not wait for it. Called by `endpoint/mod.rs`, and by `progress.rs` for completions that
-//! are not the messenger's. Grade: setup. Threads: the one that has entered the endpoint, and no port. Tests:
-//! `hw-tests/libfabric/fi_last_messages.c`.
+//! nothing: so an endpoint that leaves says it, by a message of its own (tag [`DISCONNECT`], one byte: the version)
+//! behind all others, and peers that close later do not wait for it. Called by `endpoint/mod.rs`, and by `progress.rs`
+//! for completions that are not the messenger's. Grade: setup. Threads: the one that has entered the endpoint, and no
+//! port. Tests: `hw-tests/libfabric/fi_last_messages.c`.
 
 use std::time::{Duration, Instant};
 
@@ -20,24 +20,25 @@ use super::request::Request;
 use super::{OURSELVES, Shared, State};
 use crate::endpoint::reports::Reports;
 
-const FAREWELL: u8 = 4;
+const DISCONNECT: u8 = 4;
 
 const VERSION: u8 = 1;
 
-/// Longest time until all peers have acknowledged the farewell. Nothing is lost if one does not hear it.
+/// Longest time until all peers have acknowledged the message that this one leaves. Nothing is lost if one does not get
+/// it.
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl State {
     /// Waits until all messages have arrived whose sends were reported, or that were injected, except those to lost
     /// peers; at most as long as a peer may take to answer. What is outstanding ends without a report.
-    pub(crate) fn depart(&mut self, shared: &Shared) {
+    pub(crate) fn disconnect(&mut self, shared: &Shared) {
         self.reports = Reports::default();
         self.drain(shared, shared.enter_port(0).map_or(Duration::ZERO, |port| port.connect_timeout()));
         if let Some(mut port) = shared.enter_port(0) {
             let all = (0..).map(EndpointId::from_index).take_while(|to| port.peer_name(*to).is_some());
             for to in all.collect::<Vec<_>>() {
                 // Who is not connected, or has no room, hears nothing.
-                let _ = port.send_inline(to, FAREWELL, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
+                let _ = port.send_inline(to, DISCONNECT, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
             }
         }
         self.drain(shared, LEAVING);
@@ -62,10 +63,10 @@ impl State {
             || shared.enter_port(0).is_some_and(|mut port| port.is_unacknowledged(|to| !peers.has_left(to)))
     }
 
-    /// Notes that a peer has left, if this completion is its farewell.
-    pub(super) fn hears_farewell(&mut self, shared: &Shared, event: &Event) -> bool {
+    /// Notes that a peer has left, if this completion says so.
+    pub(super) fn takes_disconnect(&mut self, shared: &Shared, event: &Event) -> bool {
         let Event::Message { ref message, immediate, qp_num, .. } = *event else { return false };
-        if immediate.tag() != FAREWELL {
+        if immediate.tag() != DISCONNECT {
             return false;
         }
         let is_known = *self.received(message) == [VERSION];
