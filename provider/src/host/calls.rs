@@ -153,9 +153,10 @@ impl State {
             return Ok(());
         };
         let Tagged { source, tag, data } = message.envelope;
-        self.complete(call, completion_of(call, tag, data, message.length), Some(source));
+        let completion = completion_of(call, tag, data, message.length);
+        self.complete(call, completion, Some(source));
         match (found, message.message) {
-            (Found::Claimed, Some(handle)) => _ = self.claimed.insert(call.context, handle),
+            (Found::Claimed, Some(handle)) => _ = self.claimed.insert(call.context, (handle, completion, source)),
             (Found::Discarded, Some(handle)) => self.drop_message(shared, call.kind, handle),
             _ => {}
         }
@@ -163,12 +164,13 @@ impl State {
         Ok(())
     }
 
-    /// Receives the message that a search with the same context has claimed; without `data`, drops it.
+    /// Receives the message that a search with the same context has claimed. Without `data`, drops it, and reports the
+    /// same as the search.
     pub(crate) fn receive_claimed(&mut self, shared: &Shared, call: Call, data: Option<Data>) -> Result<()> {
-        let message = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
+        let (message, completion, source) = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
         let Some(data) = data else {
+            self.complete(call, completion, Some(source));
             self.drop_message(shared, call.kind, message);
-            self.complete(call, completion_of(call, 0, None, 0), None);
             return Ok(());
         };
         self.receive_probed(shared, call, message, data);

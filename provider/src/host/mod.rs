@@ -43,6 +43,7 @@ pub(crate) use peers::OURSELVES;
 
 use crate::adapter::{self, RECEIVE_SIZE};
 use crate::av::AddressVector;
+use crate::cq::Completion;
 use crate::domain::Domain;
 use crate::endpoint::reports::Reports;
 use crate::registration::{Registered, Registrations};
@@ -85,8 +86,8 @@ pub(crate) struct State {
     registrations: Registrations,
     /// Completions of the last poll.
     batch: Option<Box<Batch>>,
-    /// Messages that searches have claimed, by the context of the search.
-    claimed: HashMap<usize, MessageHandle>,
+    /// Messages that searches have claimed, each with what the search reported, by the context of the search.
+    claimed: HashMap<usize, (MessageHandle, Completion, u64)>,
     /// Where the ends of operations are reported.
     pub(crate) reports: Reports,
     /// Its one-sided operations.
