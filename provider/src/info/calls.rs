@@ -67,6 +67,7 @@ mod tests {
     use super::*;
     use crate::info::{KINDS, MR_MODE, OFFERED, ORDER, PRIMARY, RMA_DIRECTIONS};
     use crate::tests::{choice, free};
+    use ibex::select::address::compact::CompactAddress;
     use std::ffi::CStr;
 
     const NEW: u32 = sys::version(1, 17);
@@ -116,6 +117,10 @@ mod tests {
             assert_eq!(CStr::from_ptr(domain.name), c"mlx5_0:1");
             assert_eq!((domain.mr_mode, domain.cq_data_size, domain.threading), (MR_MODE, 8, sys::FI_THREAD_SAFE));
             assert!((*info.fabric_attr).prov_name.is_null(), "libfabric fills it in");
+            let source = std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen);
+            let refused = CompactAddress::decode(source).expect_err("no endpoint has opened the port");
+            assert!(refused.to_string().contains("key"), "{refused}");
+            assert_eq!(source[2..4], choice().lid.to_le_bytes());
             free(answer);
         }
     }
@@ -140,6 +145,30 @@ mod tests {
             assert_eq!((*info.tx_attr).msg_order, ORDER);
             assert_eq!((domain.mr_mode, domain.av_type, domain.threading), (0, sys::FI_AV_MAP, sys::FI_THREAD_DOMAIN));
             free(answer);
+        }
+    }
+
+    #[test]
+    fn an_answer_has_each_capability_that_is_asked_for_and_no_other_kind_of_operations() {
+        let rma = sys::FI_RMA | RMA_DIRECTIONS;
+        for (asked, primary) in [
+            (sys::FI_DIRECTED_RECV, sys::FI_DIRECTED_RECV),
+            (sys::FI_DIRECTED_RECV | sys::FI_RMA, sys::FI_DIRECTED_RECV | rma),
+            (sys::FI_SOURCE | sys::FI_RMA, rma),
+            (sys::FI_SOURCE, 0),
+        ] {
+            let answer = ask(|hints| {
+                hints.info.caps = asked;
+                hints.domain.mr_mode = MR_MODE;
+            });
+            let answer = answer.expect("an info");
+            // SAFETY: a complete info.
+            unsafe {
+                let (caps, receives) = ((*answer).caps, (*(*answer).rx_attr).caps);
+                assert_eq!((caps & asked, caps & PRIMARY), (asked, primary), "{asked:#x}");
+                assert_eq!(receives & sys::FI_DIRECTED_RECV, asked & sys::FI_DIRECTED_RECV, "{asked:#x}");
+                free(answer);
+            }
         }
     }
 

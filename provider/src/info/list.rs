@@ -7,7 +7,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
+use ibex::select::address::PortEntry;
+use ibex::select::address::compact::CompactAddress;
 use ibex::select::device::PortChoice;
+use ibex::select::key::Key;
 
 use super::{
     ADDRESS_FORMAT, Asked, CQ_DATA_SIZE, DEPTH, DOMAIN, FABRIC, HAS_MR_BITS, LONGEST, LONGEST_INJECTED, MANY,
@@ -21,7 +24,7 @@ const SPARE: usize = 256;
 
 /// Capabilities to start operations, and to be their target.
 const STARTED: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE;
-const SERVED: u64 = sys::FI_RECV | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+const SERVED: u64 = sys::FI_RECV | sys::FI_DIRECTED_RECV | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
 /// Allocates a zeroed structure.
 ///
@@ -76,6 +79,9 @@ pub(super) fn of(
     let caps = capabilities(asked.map_or(0, |asked| asked.info.caps), mode.is_some());
     info.caps = caps;
     info.addr_format = ADDRESS_FORMAT;
+    let source = source(choice).encode();
+    // SAFETY: an address of this length.
+    (info.src_addr, info.src_addrlen) = unsafe { copy(source.as_ptr().cast(), source.len()) };
     if let Some(asked) = asked {
         info.handle = asked.info.handle;
         // SAFETY: F2: the hints have an address of this length.
@@ -126,6 +132,12 @@ pub(super) fn of(
     domain.mr_iov_limit = 1;
     domain.caps = DOMAIN;
     Ok(answer)
+}
+
+/// The address of a port before an endpoint has opened it: without queue pair, instance and key, so that no vector takes
+/// it for a peer's.
+fn source(choice: &PortChoice) -> CompactAddress {
+    CompactAddress { entry: PortEntry { address: choice.address(), key: Key::from_bytes([0; Key::SIZE]) }, rank: 0 }
 }
 
 /// Copies an address for libfabric to free.

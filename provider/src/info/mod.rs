@@ -14,8 +14,7 @@ use crate::{log, sys};
 
 pub(crate) use calls::getinfo;
 
-/// Kinds of operations; without one, all. With the directions of each, these are the capabilities that a program has to
-/// ask for (`fi_getinfo(3)`, "primary capabilities").
+/// Kinds of operations.
 const KINDS: u64 = MESSAGES | ONE_SIDED;
 
 /// Kinds of messages.
@@ -30,7 +29,8 @@ const MESSAGE_DIRECTIONS: u64 = sys::FI_SEND | sys::FI_RECV;
 /// Which one-sided operations an endpoint starts, and which reach its memory; without one, all.
 const RMA_DIRECTIONS: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
-const PRIMARY: u64 = KINDS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS;
+/// What an endpoint has only if the program asks for it, or for nothing at all.
+const PRIMARY: u64 = KINDS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | sys::FI_DIRECTED_RECV;
 
 /// All capabilities. Each is a line, which is added when it works.
 const OFFERED: u64 = sys::FI_MSG
@@ -229,12 +229,12 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
     }
 }
 
-/// Returns the capabilities of an answer: those that are asked for, and the secondary ones. A program that does not ask
-/// for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that does not name its kinds of operations
-/// gets one-sided ones only if it `registers` memory as they need it.
+/// Returns the capabilities of an answer: those that are asked for, and the secondary ones (`fi_getinfo(3)`). A program
+/// that does not ask for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that asks for nothing gets
+/// everything; one-sided operations only if it `registers` memory as they need it.
 fn capabilities(asked: u64, registers: bool) -> u64 {
     let all = if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
-    if asked & PRIMARY == 0 {
+    if asked == 0 {
         return all;
     }
     let directions = |kind: u64, directions: u64| match asked & directions {
@@ -242,10 +242,9 @@ fn capabilities(asked: u64, registers: bool) -> u64 {
         0 => directions,
         asked => asked,
     };
-    let kinds = if asked & KINDS == 0 { all & KINDS } else { asked & KINDS };
-    let primary =
-        kinds | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & ONE_SIDED, RMA_DIRECTIONS);
-    let of_receives = if primary & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
-    let directed = sys::FI_DIRECTED_RECV & !asked;
-    OFFERED & !PRIMARY & !of_receives & !directed | primary
+    let kinds = asked & KINDS;
+    let enabled =
+        asked | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & ONE_SIDED, RMA_DIRECTIONS);
+    let of_receives = if enabled & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
+    enabled | OFFERED & !PRIMARY & !of_receives
 }

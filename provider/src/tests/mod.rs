@@ -48,17 +48,18 @@ pub(crate) fn address(instance: u64) -> CompactAddress {
 pub(crate) unsafe fn free(info: *mut sys::fi_info) {
     // SAFETY: as the caller says; each part is a block of its own.
     unsafe {
-        let sys::fi_info { tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, dest_addr, .. } = *info;
+        let sys::fi_info { tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, src_addr, dest_addr, .. } = *info;
         let names = [(*domain_attr).name, (*fabric_attr).name];
         for name in names {
             libc::free(name.cast());
         }
-        let parts: [*mut c_void; 7] = [
+        let parts: [*mut c_void; 8] = [
             tx_attr.cast(),
             rx_attr.cast(),
             ep_attr.cast(),
             domain_attr.cast(),
             fabric_attr.cast(),
+            src_addr,
             dest_addr,
             info.cast(),
         ];
