@@ -105,6 +105,31 @@ int main(void) {
     }
     check_nothing(&ends[0]);
 
+    for (int to = 1; to >= 0; to--) {
+        check_case("a message %s is delivered once it is stored, and matched when it is received", kinds[!to]);
+        struct iovec data = {out, 5000};
+        struct fi_msg_tagged message = {.msg_iov = &data, .iov_count = 1, .addr = ends[0].to[to], .tag = 2};
+        fill(out, 5000, 4);
+        message.context = &in[1];
+        OK(fi_tsendmsg(ends[0].ep, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+        await_of(&ends[0], "the send that is delivered", &in[1]);
+        message.context = &in[2];
+        OK(fi_tsendmsg(ends[0].ep, &message, FI_COMPLETION | FI_MATCH_COMPLETE));
+        check_nothing(&ends[0]);
+        for (int i = 3; i < 5; i++) {
+            OK(fi_trecv(ends[to].ep, in[i], sizeof in[i], NULL, FI_ADDR_UNSPEC, 2, 0, in[i]));
+            if (to == 1)
+                await_of(&ends[1], "a receive", in[i]);
+        }
+        for (int left = to == 1 ? 1 : 3, i = 0; i < left; i++) {
+            entry got = await(&ends[0]);
+            check_true("what ends", got.op_context == &in[2] || (to == 0 && (got.op_context == in[3] || got.op_context == in[4])));
+        }
+        check_filled("data", in[3], 5000, 4);
+        check_filled("data", in[4], 5000, 4);
+    }
+    check_nothing(&ends[0]);
+
     check_case("a message above the limit is not injected");
     check_int("fi_tinject", -FI_EMSGSIZE, fi_tinject(ends[0].ep, out, limit + 1, ends[0].to[1], 1));
     check_int("fi_inject", -FI_EMSGSIZE, fi_inject(ends[0].ep, out, limit + 1, ends[0].to[1]));

@@ -2,7 +2,8 @@
 //! Messages of a process to itself: the processor copies each once, from the send buffer to the receive buffer.
 //!
 //! If no receive is posted, the process stores the message as unexpected. For a short message in standard mode it
-//! stores a copy, so that the sender continues, as programs expect; for any other it stores an announcement. Called by
+//! stores a copy, so that the sender continues, as programs expect; so it does for one that is to be delivered. For any
+//! other it stores an announcement. Called by
 //! `send` and `delivery`. Grade: pending. Threads: the one that has entered the messenger. Tests:
 //! `messenger/tests`, and `self_messages.c` in `hw-tests/mpi`.
 
@@ -31,7 +32,7 @@ pub(super) fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Hand
         Err(id) => id,
     };
     let (is_short, core) = (length <= process.eager_limit(Route::LOOPBACK), host.core(request));
-    let is_copied = is_short && core.role == Role::Send(Mode::Standard);
+    let is_copied = is_short && matches!(core.role, Role::Send(Mode::Standard | Mode::Delivered));
     let body = if is_copied {
         events::begins(host, request, Bytes::All.posted());
         let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };

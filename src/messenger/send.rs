@@ -57,7 +57,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
     let (context, rank, core) = (host.number(communicator), host.rank(communicator), host.core(request));
     let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
     let (route, length) = (core.route, core.data.length());
-    let is_synchronous = core.role == Role::Send(Mode::Synchronous);
+    let role = core.role;
     let is_long = length > process.eager_limit(route);
     if is_long || path != SendPath::Free {
         // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
@@ -73,10 +73,15 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         found_no_room(process, host, request);
         return false;
     }
-    let sender = is_synchronous.then(|| host.messenger().transfers.begin(request));
-    let header = sender.map_or(Header::Eager(of), |sender| Header::Synchronous(of, sender.0));
-    // The receiver's answer finishes a synchronous send.
-    match (host.send_whole(process, request, &header, !is_synchronous), sender) {
+    // The receiver's answer finishes a synchronous send, and one that is to be delivered.
+    let is_answered = matches!(role, Role::Send(Mode::Synchronous | Mode::Delivered));
+    let sender = is_answered.then(|| host.messenger().transfers.begin(request));
+    let header = match sender {
+        None => Header::Eager(of),
+        Some(sender) if role == Role::Send(Mode::Delivered) => Header::Delivered(of, sender.0),
+        Some(sender) => Header::Synchronous(of, sender.0),
+    };
+    match (host.send_whole(process, request, &header, !is_answered), sender) {
         (Transmitted::NoRoom, sender) => {
             if let Some(sender) = sender {
                 host.messenger().transfers.end(sender);

@@ -19,7 +19,7 @@ use crate::host::{Kind, Shared, State};
 use crate::info::{LONGEST_INJECTED, MOST_PIECES};
 use crate::sys;
 
-/// Flags by which a send completes once it was delivered.
+/// Flags by which a send completes once its message was delivered, or matched.
 const DELIVERED: u64 = sys::FI_DELIVERY_COMPLETE | sys::FI_MATCH_COMPLETE;
 
 /// Flags of a search and of what it found.
@@ -98,7 +98,11 @@ fn send_with(
     }
     let (shared, mut state) = endpoint.enter()?;
     let is_reported = state.reports.is_reported(sys::FI_SEND, flags);
-    let mode = if flags & DELIVERED == 0 { Mode::Standard } else { Mode::Synchronous };
+    let mode = match flags & DELIVERED {
+        0 => Mode::Standard,
+        sys::FI_DELIVERY_COMPLETE => Mode::Delivered,
+        _ => Mode::Synchronous,
+    };
     let call = Call { context: context.addr(), kind, is_reported, hears: Hears::All };
     state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
     Ok(0)

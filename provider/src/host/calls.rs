@@ -69,7 +69,7 @@ pub(super) fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usi
 }
 
 impl State {
-    /// Starts a send. `mode`: [`Mode::Synchronous`] if its completion says that the message was delivered.
+    /// Starts a send. `mode`: what its completion says of the message, besides that its memory is free.
     /// `is_injected`: the program reuses the memory at once.
     #[inline(always)]
     pub(crate) fn send(

@@ -164,9 +164,9 @@ impl Peers for Process {
 
 /// Returns the communicator and the sender of a message that begins a send.
 const fn begun(header: &Header) -> Option<Match> {
-    use Header::{Eager, ReadyToSend, ReadyToSendKeyed, Synchronous};
+    use Header::{Delivered, Eager, ReadyToSend, ReadyToSendKeyed, Synchronous};
     match *header {
-        Eager(of) | Synchronous(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => Some(of),
+        Eager(of) | Synchronous(of, _) | Delivered(of, _) | ReadyToSend(of, ..) | ReadyToSendKeyed(of, ..) => Some(of),
         _ => None,
     }
 }

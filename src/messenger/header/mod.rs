@@ -5,7 +5,7 @@
 //! fields are little-endian. The low half of the first byte is the kind, the high half flags. The immediate data
 //! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
-//! Kinds 1 to 4 are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and rank are
+//! Kinds 1 to 4, and 13, are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and rank are
 //! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, with which
 //! it takes 22 instructions less.
 //!
@@ -15,6 +15,7 @@
 //! libfabric's       byte 0: kind, DATA    1-3: context   4-11: tag      with DATA: remote CQ data 8
 //! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: the receiver acknowledges the match; the data follows
+//!        Delivered    request 4: the receiver acknowledges at once, matched or not; the data follows
 //!        ReadyToSend  request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
 //!                     `key` is the reason, for events
 //!        ReadyToSendKeyed  the same; then 8 bytes for each port of the sender by which the data can be read:
@@ -28,7 +29,7 @@
 //!                                                     why the receiver does not read them, for events
 //! Fragment      receive 4, offset 8; data follows     a part of an announced message
 //! Finished      request 4, length 8                   `length` bytes were read
-//! Acknowledge   request 4                             a synchronous message was matched
+//! Acknowledge   request 4                             a synchronous message was matched, another delivered
 //! Moved         segment 4, count 4                    the messages of a sender continue on this port
 //!                                                     (`rails/failover.rs`)
 //! Flow          number 8; flag GRANTED                the sender may send short messages eagerly, or must not
@@ -58,7 +59,7 @@ pub use memory::{Memory, PortKey};
 pub use mpi::EagerSender;
 
 /// The version of these bytes.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Bytes of the longest header of MPI's.
 pub const MAX_SIZE: usize = 36;
@@ -82,6 +83,7 @@ const MOVED: u8 = 9;
 const FLOW: u8 = 10;
 const PENDING: u8 = 11;
 const MORE: u8 = 12;
+const DELIVERED: u8 = 13;
 /// Flag of [`FLOW`]: set for `GoOn`, clear for `HoldBack`.
 const GRANTED: u8 = 0x10;
 
@@ -95,6 +97,8 @@ pub enum Header<E = Envelope> {
     Eager(Match<E>),
     /// The data follows; the sender waits until it is matched.
     Synchronous(Match<E>, u32),
+    /// The data follows; the sender waits until the receiver has it.
+    Delivered(Match<E>, u32),
     /// The data is in this memory.
     ReadyToSend(Match<E>, u32, Memory),
     /// The data is in this memory. A [`PortKey`] for each port by which it can be read follows.
@@ -124,7 +128,7 @@ pub enum Header<E = Envelope> {
         /// Number of bytes, at most that of the message: as many as the receive has room for.
         length: u64,
     },
-    /// A synchronous message was matched.
+    /// A synchronous message was matched, or another one delivered.
     Acknowledge {
         /// Number of the send at its sender.
         request: u32,
@@ -197,8 +201,9 @@ impl<E: WireEnvelope> Header<E> {
         };
         match *self {
             Header::Eager(of) => E::write(of, EAGER, &mut bytes),
-            Header::Synchronous(of, request) => {
-                E::write(of, SYNCHRONOUS, &mut bytes);
+            Header::Synchronous(of, request) | Header::Delivered(of, request) => {
+                let is_delivered = matches!(self, Header::Delivered(..));
+                E::write(of, if is_delivered { DELIVERED } else { SYNCHRONOUS }, &mut bytes);
                 append(&mut bytes, request.to_le_bytes());
             }
             Header::ReadyToSend(of, request, memory) | Header::ReadyToSendKeyed(of, request, memory) => {
@@ -243,17 +248,18 @@ impl<E: WireEnvelope> Header<E> {
         let first = *message.first()?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | READY_TO_SEND | READY_TO_SEND_KEYED => E::FLAGS,
+            EAGER | SYNCHRONOUS | READY_TO_SEND | READY_TO_SEND_KEYED | DELIVERED => E::FLAGS,
             FLOW => GRANTED,
             _ => 0,
         };
-        if flags & !known != 0 || !(EAGER..=MORE).contains(&kind) {
+        if flags & !known != 0 || !(EAGER..=DELIVERED).contains(&kind) {
             return None;
         }
         let mut from = Reader(message);
         let header = match kind {
             EAGER => Header::Eager(E::read(&mut from, kind, flags)?),
             SYNCHRONOUS => Header::Synchronous(E::read(&mut from, kind, flags)?, from.u32()?),
+            DELIVERED => Header::Delivered(E::read(&mut from, kind, flags)?, from.u32()?),
             READY_TO_SEND => {
                 Header::ReadyToSend(E::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?)
             }
@@ -264,7 +270,7 @@ impl<E: WireEnvelope> Header<E> {
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
         let is_whole = match kind {
-            EAGER | SYNCHRONOUS | FRAGMENT => true,
+            EAGER | SYNCHRONOUS | DELIVERED | FRAGMENT => true,
             READY_TO_SEND_KEYED => from.0.len().is_multiple_of(PortKey::SIZE),
             _ => from.0.is_empty(),
         };

@@ -48,6 +48,7 @@ where
     prop_oneof![
         matched().prop_map(Header::Eager),
         (matched(), number()).prop_map(|(of, request)| Header::Synchronous(of, request)),
+        (matched(), number()).prop_map(|(of, request)| Header::Delivered(of, request)),
         (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSend(of, request, memory)),
         (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSendKeyed(of, request, memory)),
         (number(), number()).prop_map(|(segment, count)| Header::Moved { segment, count }),
@@ -65,7 +66,11 @@ where
 fn has_data<E>(header: &Header<E>) -> bool {
     matches!(
         header,
-        Header::Eager(_) | Header::Synchronous(..) | Header::ReadyToSendKeyed(..) | Header::Fragment { .. }
+        Header::Eager(_)
+            | Header::Synchronous(..)
+            | Header::Delivered(..)
+            | Header::ReadyToSendKeyed(..)
+            | Header::Fragment { .. }
     )
 }
 
@@ -159,6 +164,8 @@ fn every_field_of_libfabrics_form_has_its_bytes() {
     assert_eq!(Header::Eager(of(None)).encode()[..], [&[1, 1, 2, 3][..], &tag].concat());
     let with_data = [&[0x22, 1, 2, 3][..], &tag, &[9, 0, 0, 0, 0, 0, 0, 0xff], &[6, 0, 0, 0]].concat();
     assert_eq!(Header::Synchronous(of(Some(0xff00_0000_0000_0009)), 6).encode()[..], with_data);
+    let delivered = [&[13, 1, 2, 3][..], &tag, &[6, 0, 0, 0]].concat();
+    assert_eq!(Header::Delivered(of(None), 6).encode()[..], delivered);
 }
 
 #[test]
@@ -174,8 +181,8 @@ fn the_longest_header_fills_its_room() {
 fn decode_refuses_unknown_kinds_and_flags() {
     let mut message = [0; MAX_SIZE];
     for first in [
-        0, 1, 0x0d, 0x10, 0x15, 0x16, 0x18, 0x19, 0x1b, 0x1d, 0x1f, 0x21, 0x22, 0x25, 0x2a, 0x31, 0x41, 0x42, 0x81,
-        0xff,
+        0, 1, 0x0e, 0x10, 0x15, 0x16, 0x18, 0x19, 0x1b, 0x1d, 0x1f, 0x21, 0x22, 0x25, 0x2a, 0x2d, 0x31, 0x41, 0x42,
+        0x81, 0xff,
     ] {
         message[0] = first;
         assert_eq!(Header::<Envelope>::decode(&message), None, "{first:#x}");

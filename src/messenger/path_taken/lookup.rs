@@ -39,9 +39,9 @@ fn longest_inline(rail: Option<&Rail>) -> usize {
 pub fn sent<H: Host>(process: &H::Process, host: &mut H, send: H::Handle) -> PathTaken {
     let of = host.communicator(send);
     let (context, rank, core) = (host.number(of), host.rank(of), host.core(send));
-    let is_synchronous = core.role == Role::Send(Mode::Synchronous);
+    let is_answered = matches!(core.role, Role::Send(Mode::Synchronous | Mode::Delivered));
     let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
-    let header = if is_synchronous { Header::Synchronous(of, 0) } else { Header::Eager(of) };
+    let header = if is_answered { Header::Synchronous(of, 0) } else { Header::Eager(of) };
     let (length, has_gaps, route) = (core.data.length(), !core.data.is_contiguous(), core.route);
     let route = host.home(process, route);
     whole(process, route, (header.encode().len(), length), has_gaps)

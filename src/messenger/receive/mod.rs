@@ -36,6 +36,12 @@ pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sende
     };
     match header {
         Header::Eager(of) => _ = complete(host, of).map(|of| search::whole(process, host, of, bytes, &sender)),
+        Header::Delivered(of, request) => {
+            if let (Some(from), Some(of)) = (sender(), complete(host, of)) {
+                search::whole(process, host, of, bytes, &sender);
+                host.control(process, from, &Header::Acknowledge { request });
+            }
+        }
         Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
         Header::ReadyToSend(of, send, memory) => begun(host, of, Body::ReadyToSend(TransferId(send), memory)),
         Header::ReadyToSendKeyed(of, send, memory) => {

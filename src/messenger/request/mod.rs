@@ -30,6 +30,9 @@ pub enum Mode {
     Standard,
     /// The buffer may be reused, and the receive has matched.
     Synchronous,
+    /// The buffer may be reused, and the receiver has the message: in its receive, or stored until one matches. A long
+    /// message is read, and so completes, when its receive has matched.
+    Delivered,
     /// No condition: the host sends a copy in the memory that the program has attached.
     Buffered,
 }

@@ -60,9 +60,12 @@ fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() 
 
 #[test]
 fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
-    for (mode, length, is_copied) in
-        [(Mode::Standard, 40, true), (Mode::Standard, EAGER_LIMIT + 1, false), (Mode::Synchronous, 10, false)]
-    {
+    for (mode, length, is_copied) in [
+        (Mode::Standard, 40, true),
+        (Mode::Delivered, 40, true),
+        (Mode::Standard, EAGER_LIMIT + 1, false),
+        (Mode::Synchronous, 10, false),
+    ] {
         let mut host = SmallHost::new();
         let send = host.request(Role::Send(mode), vec![5; length]);
         loopback::send(&(), &mut host, send);
@@ -97,6 +100,31 @@ fn a_send_without_a_request_raises_its_events_around_the_post_and_those_that_it_
     assert_eq!(raised(false, true, true), (Ok(()), "AB!Ecn".to_owned()));
     assert_eq!(raised(true, true, false), (Err((NUMBER, Raised::Begin)), "AB!".to_owned()));
     assert_eq!(raised(true, false, true), (Err((NUMBER, Raised::Nothing)), "A".to_owned()));
+}
+
+#[test]
+fn a_message_to_be_delivered_ends_when_its_receiver_has_it_and_a_synchronous_one_when_it_is_matched() {
+    for (mode, is_posted, ends) in [
+        (Mode::Delivered, false, true),
+        (Mode::Delivered, true, true),
+        (Mode::Synchronous, false, false),
+        (Mode::Synchronous, true, true),
+    ] {
+        let limits = Limits { kept: 1000, window: 2 };
+        let [mut sender, mut receiver] = [(); 2].map(|()| SmallHost::limited(limits, usize::MAX));
+        if is_posted {
+            receiver.receive(7);
+        }
+        let send = sender.request(Role::Send(mode), vec![5; 10]);
+        send::begin(&(), &mut sender, send, ROUTE);
+        assert!(sender.finished.is_empty(), "it waits for an answer");
+        receiver.receive_from(&mut sender);
+        assert_eq!((receiver.finished.len(), receiver.sent.len()), (usize::from(is_posted), usize::from(ends)));
+        receiver.sent.drain(..).for_each(|answer| sender.handle(answer));
+        assert_eq!(sender.finished, vec![send; usize::from(ends)]);
+        let kept = receiver.queues.take_unexpected(&receiver.lengths, Pattern::new(3, 7));
+        assert_eq!(kept.map(|kept| kept.message.length()), (!is_posted).then_some(10));
+    }
 }
 
 #[test]
