@@ -32,6 +32,33 @@ static void opening(void) {
     info->ep_attr->type = FI_EP_RDM;
 }
 
+// Enables an endpoint with these capabilities, bound to a vector, and to a queue if there are flags.
+static int enabled(uint64_t caps, uint64_t flags) {
+    struct fid_ep *ep;
+    struct fi_info *asked = fi_dupinfo(info);
+    asked->caps = caps;
+    OK(fi_endpoint(domains[0], asked, &ep, NULL));
+    fi_freeinfo(asked);
+    OK(fi_ep_bind(ep, &ends[0].av->fid, 0));
+    if (flags)
+        OK(fi_ep_bind(ep, &ends[0].cq->fid, flags));
+    int code = fi_enable(ep);
+    OK(fi_close(&ep->fid));
+    return code;
+}
+
+static void queues(void) {
+    check_case("an endpoint needs a queue for what it starts, and one for what it receives");
+    check_int("sends", 0, enabled(FI_TAGGED | FI_SEND, FI_TRANSMIT));
+    check_int("sends, without it", -FI_ENOCQ, enabled(FI_TAGGED | FI_SEND, FI_RECV));
+    check_int("receives", 0, enabled(FI_MSG | FI_RECV, FI_RECV));
+    check_int("receives, without it", -FI_ENOCQ, enabled(FI_MSG | FI_RECV, FI_TRANSMIT));
+    check_int("one-sided operations", 0, enabled(FI_RMA, FI_TRANSMIT));
+    check_int("reads, without it", -FI_ENOCQ, enabled(FI_MSG | FI_RECV | FI_RMA | FI_READ, FI_RECV));
+    check_int("atomic operations, without it", -FI_ENOCQ, enabled(FI_ATOMIC, FI_RECV));
+    check_int("none: it is only a target", 0, enabled(FI_RMA | FI_REMOTE_WRITE, 0));
+}
+
 static void enabling(void) {
     check_case("an endpoint does nothing until it is bound to what it needs and enabled");
     struct fid_ep *ep;
@@ -130,6 +157,7 @@ static void others(void) {
 int main(void) {
     open_endpoints((struct setup){.endpoints = 2});
     opening();
+    queues();
     enabling();
     transfers();
     others();

@@ -68,10 +68,10 @@ impl Bound {
         set(&mut self.events, Arc::clone(queue))
     }
 
-    /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled: a queue
-    /// for each direction, in which at least failures are reported.
-    pub(super) fn ready(&self, directions: u64) -> Result<(Arc<AddressVector>, Reports)> {
-        let lacks = |direction, queue: &Option<BoundQueue>| directions & direction != 0 && queue.is_none();
+    /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled: the queues
+    /// for what is `reported`, at least if it fails.
+    pub(super) fn ready(&self, reported: u64) -> Result<(Arc<AddressVector>, Reports)> {
+        let lacks = |direction, queue: &Option<BoundQueue>| reported & direction != 0 && queue.is_none();
         if lacks(sys::FI_SEND, &self.reports.sends) || lacks(sys::FI_RECV, &self.reports.receives) {
             return Err(sys::FI_ENOCQ);
         }

@@ -22,7 +22,7 @@ use crate::domain::Domain;
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::host::{Shared, State};
-use crate::{adapter, sys};
+use crate::{adapter, info, sys};
 use bind::Bound;
 
 pub(crate) use calls::open;
@@ -39,8 +39,8 @@ pub(crate) struct Endpoint {
     min_multi_recv: AtomicUsize,
     /// Whether receives name a source (`FI_DIRECTED_RECV`).
     is_directed: bool,
-    /// `FI_SEND`, `FI_RECV` or both.
-    directions: u64,
+    /// The queues that it needs (`FI_SEND`, `FI_RECV`).
+    reported: u64,
     /// Default flags of its sends and of its receives (`fi_tx_attr.op_flags`, `fi_rx_attr.op_flags`).
     pub(crate) flags: [u64; 2],
     domain: Arc<Domain>,
@@ -70,13 +70,12 @@ impl Class for Endpoint {
 impl Endpoint {
     /// Makes an endpoint with these capabilities, and default flags of sends and of receives.
     pub(crate) fn new(domain: Arc<Domain>, capabilities: u64, flags: [u64; 2]) -> Self {
-        let directions = capabilities & (sys::FI_SEND | sys::FI_RECV);
         Endpoint {
             bound: Mutex::default(),
             enabled: OnceLock::new(),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             is_directed: capabilities & sys::FI_DIRECTED_RECV != 0,
-            directions: if directions == 0 { sys::FI_SEND | sys::FI_RECV } else { directions },
+            reported: info::reported(capabilities),
             flags,
             domain,
         }
@@ -84,7 +83,7 @@ impl Endpoint {
 
     /// Opens the endpoint's port.
     fn enable(&self) -> Result<()> {
-        let (vector, reports) = self.bound.lock().ready(self.directions)?;
+        let (vector, reports) = self.bound.lock().ready(self.reported)?;
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }

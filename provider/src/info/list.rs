@@ -14,7 +14,7 @@ use ibex::select::key::Key;
 
 use super::{
     ADDRESS_FORMAT, Asked, CQ_DATA_SIZE, DEPTH, DOMAIN, FABRIC, HAS_MR_BITS, LONGEST, LONGEST_INJECTED, MANY,
-    MOST_PIECES, OF_RECEIVES, OF_SENDS, ONE_SIDED, ORDER, PROTOCOL, capabilities,
+    MOST_PIECES, OF_RECEIVES, OF_SENDS, ONE_SIDED, ORDER, PROTOCOL, STARTED, capabilities,
 };
 use crate::entry::Result;
 use crate::sys;
@@ -22,8 +22,7 @@ use crate::sys;
 /// Bytes for the fields that later versions add to a structure.
 const SPARE: usize = 256;
 
-/// Capabilities to start operations, and to be their target.
-const STARTED: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE;
+/// Capabilities to be the target of operations.
 const SERVED: u64 = sys::FI_RECV | sys::FI_DIRECTED_RECV | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
 /// Allocates a zeroed structure.

@@ -29,6 +29,9 @@ const MESSAGE_DIRECTIONS: u64 = sys::FI_SEND | sys::FI_RECV;
 /// Which one-sided operations an endpoint starts, and which reach its memory; without one, all.
 const RMA_DIRECTIONS: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
+/// Capabilities to start operations.
+const STARTED: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE;
+
 /// What an endpoint has only if the program asks for it, or for nothing at all.
 const PRIMARY: u64 = KINDS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | sys::FI_DIRECTED_RECV;
 
@@ -233,9 +236,8 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
 /// that does not ask for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that asks for nothing gets
 /// everything; one-sided operations only if it `registers` memory as they need it.
 fn capabilities(asked: u64, registers: bool) -> u64 {
-    let all = if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
     if asked == 0 {
-        return all;
+        return if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
     }
     let directions = |kind: u64, directions: u64| match asked & directions {
         _ if kind == 0 => 0,
@@ -247,4 +249,11 @@ fn capabilities(asked: u64, registers: bool) -> u64 {
         asked | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & ONE_SIDED, RMA_DIRECTIONS);
     let of_receives = if enabled & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
     enabled | OFFERED & !PRIMARY & !of_receives
+}
+
+/// Returns the queues that an endpoint with these capabilities needs: `FI_SEND` for what it starts, `FI_RECV` for what it
+/// receives.
+pub(crate) fn reported(asked: u64) -> u64 {
+    let enabled = capabilities(asked, true);
+    enabled & sys::FI_RECV | if enabled & STARTED == 0 { 0 } else { sys::FI_SEND }
 }
