@@ -9,7 +9,7 @@ use crate::installed::OpenMpi;
 use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use ibex_bench::{Extent, Here, Hosts, Kind, Report, Transport, Wanted, Where};
+use ibex_bench::{Extent, Here, Hosts, Kind, Mpi, Report, Transport, Wanted, Where};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let out = path::absolute(&arguments.out)?;
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let place = Where {
+        mpi: Mpi::OpenMpi,
         programs: &installed.programs,
         command: &installed.command,
         components: installed.components.as_deref(),

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Installs the MPIs of the Python package index for tests of the libfabric provider, as users of mpi4py install them.
-//! Each is pinned by checksums and gets a Python environment of its own in the target folder, where the programs of
-//! hw-tests/mpi are compiled that need no Open MPI. Called by `test`. Grade: setup. Tests: below.
+//! Installs the MPIs of the Python package index for the libfabric provider, as users of mpi4py install them. Each is
+//! pinned by checksums and gets a Python environment of its own in the target folder, where programs are compiled: for
+//! `test` those of hw-tests/mpi that need no Open MPI, for `bench` those that measure. Grade: setup. Tests: below.
 
 use crate::workspace::Workspace;
 use crate::{build, python};
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An MPI, its list of packages, and the variable by which tests find its environment.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stock {
     pub(crate) name: &'static str,
     variable: &'static str,
@@ -21,14 +22,22 @@ pub(crate) const OPEN_MPI: Stock =
     Stock { name: "Open MPI", variable: "IBEX_OPEN_MPI", list: "hw-tests/mpis/openmpi.txt" };
 
 impl Stock {
-    /// Installs it and compiles the programs into `programs` of its folder. Returns its variable and folder.
-    pub(crate) fn ensure(&self, workspace: &Workspace) -> Result<(&'static str, PathBuf)> {
-        let list = workspace.root().join(self.list);
-        let name = list.file_stem().context("a list has a name")?;
-        let folder = workspace.shared_target().join("mpis").join(name);
+    /// Its folder, whether it is there or not.
+    pub(crate) fn folder(&self, workspace: &Workspace) -> PathBuf {
+        workspace.shared_target().join("mpis").join(Path::new(self.list).file_stem().unwrap_or_default())
+    }
+
+    /// Installs it and compiles the programs of a folder into `to` of its own.
+    pub(crate) fn ensure(&self, workspace: &Workspace, programs: &str, to: &str) -> Result<()> {
+        let (folder, list) = (self.folder(workspace), workspace.root().join(self.list));
         python::ensure(&folder, &list).with_context(|| format!("{} cannot be installed", self.name))?;
-        build::programs_of(workspace, &folder.join("bin/mpicc"), &folder.join("programs"))?;
-        Ok((self.variable, folder))
+        build::programs_of(workspace, programs, &folder.join("bin/mpicc"), &folder.join(to))
+    }
+
+    /// Installs it for the tests. Returns its variable and folder.
+    pub(crate) fn for_tests(&self, workspace: &Workspace) -> Result<(&'static str, PathBuf)> {
+        self.ensure(workspace, "hw-tests/mpi", "programs")?;
+        Ok((self.variable, self.folder(workspace)))
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the transports of a first table: ibex, the adapter below it, and the most telling others.
+    /// Returns Open MPI's transports of a first table: ibex, the adapter below it, and the most telling others.
     pub(crate) fn few_transports(self) -> Vec<Transport> {
         let others = match self {
             Self::SoftHca => &[Transport::Openib, Transport::Ucx][..],
@@ -28,8 +28,8 @@ impl Kind {
         [&[Transport::Ibex, Transport::Raw], others].concat()
     }
 
-    /// Returns the transports of `cargo xtask bench --full`; [`crate::available`] leaves out missing ones.
-    pub fn transports(self) -> Vec<Transport> {
+    /// Returns all of Open MPI's transports.
+    pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => Transport::value_variants().to_vec(),
             Self::Adapter => {

@@ -3,9 +3,11 @@
 //! report. Grade: setup. Tests: below.
 
 mod device_kind;
+pub(crate) mod implementation;
 pub(crate) mod transport;
 
 pub use device_kind::Kind;
+pub use implementation::{Mpi, Stock};
 pub use transport::Transport;
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 /// Transport of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Transport {
-    /// MPI through ibex: its PML.
+    /// MPI through ibex: its PML, or its libfabric provider.
     Ibex,
     /// MPI through ibex's BTL, under ob1.
     IbexBtl,
@@ -15,13 +15,13 @@ pub enum Transport {
     Raw,
     /// MPI through Open MPI's own openib BTL.
     Openib,
-    /// MPI through Open MPI's UCX PML.
+    /// MPI through UCX: Open MPI's PML, or Debian's MPICH.
     Ucx,
     /// MPI through libfabric: the PML `cm` over the MTL `ofi`.
     Ofi,
     /// MPI through libfabric under ob1: Open MPI's BTL `ofi`.
     OfiBtl,
-    /// MPI through Open MPI's tcp BTL on the interface of the same device.
+    /// MPI through TCP on the interface of the same device.
     Tcp,
     /// The bare memory of the host.
     #[value(skip)]

@@ -4,14 +4,16 @@
 
 use super::hosts::Hosts;
 use super::job::{self, Job, Nodes};
-use crate::catalogue::Kind;
+use crate::catalogue::{Kind, Mpi, Transport};
 use anyhow::Result;
 use std::path::Path;
 
 /// Place of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Where<'a> {
-    /// Folder of the compiled programs.
+    /// The MPI that is measured.
+    pub mpi: Mpi<'a>,
+    /// Folder of the programs that it compiled.
     pub programs: &'a Path,
     /// The command `ibex`, which records for the study.
     pub command: &'a Path,
@@ -33,7 +35,15 @@ pub struct Where<'a> {
     pub hosts: Option<&'a Hosts>,
 }
 
-impl Where<'_> {
+impl<'a> Where<'a> {
+    /// Returns the folder of the programs for a transport.
+    pub(crate) fn programs_over(&self, transport: Transport) -> &'a Path {
+        match self.mpi {
+            Mpi::Stock(stock) if transport == Transport::Ucx => stock.of_debian,
+            _ => self.programs,
+        }
+    }
+
     /// Describes the device and the hosts for a reader.
     pub fn title(&self) -> String {
         let kind = match self.kind {
@@ -64,15 +74,23 @@ impl Where<'_> {
 
     /// Returns the environment on which the numbers depend, as names and values: kernel, processor, versions.
     pub(crate) fn environment(&self, nodes: &dyn Nodes) -> Result<Vec<(String, String)>> {
-        let facts = [
+        let mut facts = vec![
             ("Kernel", "uname -sr"),
             ("Processors", "nproc"),
             ("Processor", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1"),
             ("Virtual machine", "grep -q hypervisor /proc/cpuinfo && echo yes || echo no"),
-            ("Open MPI", "mpirun --version | head -n 1"),
             ("UCX", "dpkg-query --show --showformat='${Version}' libucx0 2>/dev/null || echo unknown"),
             ("perftest", "dpkg-query --show --showformat='${Version}' perftest 2>/dev/null || echo unknown"),
         ];
+        let launcher;
+        match self.mpi {
+            Mpi::OpenMpi => facts.push(("Open MPI", "mpirun --version | head -n 1")),
+            Mpi::Stock(stock) => {
+                launcher = format!("{} --version | grep -m 1 Version", stock.folder.join("bin/mpiexec").display());
+                facts.push((stock.name, &launcher));
+                facts.push(("MPICH over UCX", "mpiexec.mpich --version 2>&1 | grep -m 1 -e Version -e 'not found'"));
+            }
+        }
         let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
         found.push(("Device".to_owned(), self.device.to_owned()));
         found.push(("Interface".to_owned(), self.interface.to_owned()));
@@ -90,9 +108,16 @@ impl Where<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::catalogue::Stock;
+
+    pub(crate) fn stock_place() -> Where<'static> {
+        let [folder, provider, of_debian] = ["/t/mpich", "/t/lib/libfabric", "/t/debian"].map(Path::new);
+        Where { mpi: Mpi::Stock(Stock { name: "MPICH", folder, provider, of_debian }), ..place() }
+    }
 
     pub(crate) fn place() -> Where<'static> {
         Where {
+            mpi: Mpi::OpenMpi,
             programs: Path::new("/t/mpi"),
             command: Path::new("/t/bin/ibex"),
             components: Some(Path::new("/t/lib/openmpi")),

@@ -5,7 +5,8 @@
 
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};
-use crate::catalogue::{By, Kind, TESTS, Transport};
+use crate::catalogue::implementation::OF_DEBIAN;
+use crate::catalogue::{By, Kind, Mpi, TESTS, Transport};
 use crate::nodes::Where;
 use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
@@ -17,8 +18,8 @@ use std::process::Command;
 /// # Errors
 /// Something that was asked for by name is missing, or nothing is left.
 pub fn available(place: Where, wanted: &Wanted, all: &[Transport], has: &dyn Fn(&str) -> bool) -> Result<Plan> {
-    let open_mpi = OpenMpi::here(&mpi::environment(place, Transport::Ibex))?;
-    of_machine(place, wanted, all, has, &open_mpi)
+    let offers = Offers::here(place.mpi, &mpi::environment(place, Transport::Ibex))?;
+    of_machine(place, wanted, all, has, &offers)
 }
 
 /// Refuses transports that were asked for by name and that this machine cannot measure; not those over ibex, which may
@@ -26,28 +27,29 @@ pub fn available(place: Where, wanted: &Wanted, all: &[Transport], has: &dyn Fn(
 ///
 /// # Errors
 /// One of them is missing.
-pub fn refuse_missing(wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<()> {
+pub fn refuse_missing(mpi: Mpi, wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<()> {
     let others: Vec<Transport> = wanted.transports.iter().copied().filter(|transport| !transport.is_ibex()).collect();
-    if others.is_empty() { Ok(()) } else { all_there(&others, has, &OpenMpi::here(&[])?) }
+    if others.is_empty() { Ok(()) } else { all_there(&others, has, &Offers::here(mpi, &[])?) }
 }
 
-fn all_there(transports: &[Transport], has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<()> {
-    transports.iter().try_for_each(|transport| match missing(*transport, has, open_mpi) {
+fn all_there(transports: &[Transport], has: &dyn Fn(&str) -> bool, offers: &Offers) -> Result<()> {
+    transports.iter().try_for_each(|transport| match missing(*transport, has, offers) {
         Some(reason) => bail!("{} cannot be measured, as {reason}", transport.name()),
         None => Ok(()),
     })
 }
 
 /// Names the default measurements that a first table leaves out, in one line.
-fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<String> {
-    let tests = TESTS.iter().filter(|test| kind.has(test) && !plan.tests.iter().any(|one| one.name == test.name));
+fn left_out_of_first_table(kind: Kind, mpi: Mpi, plan: &Plan, wanted: &Wanted) -> Option<String> {
+    let tests = TESTS.iter().filter(|test| mpi.has(kind, test) && !plan.tests.iter().any(|one| one.name == test.name));
     let tests: Vec<&str> = tests.map(|test| test.name).collect();
-    let few = kind.few_transports();
-    let transports = kind.transports().into_iter().filter(|transport| !few.contains(transport));
+    let few = mpi.few_transports(kind);
+    let transports = mpi.transports(kind).into_iter().filter(|transport| !few.contains(transport));
     let transports: Vec<&str> = transports.map(Transport::name).collect();
     let parts = [
         wanted.tests.is_empty().then(|| format!("the tests {}", tests.join(", "))),
-        wanted.transports.is_empty().then(|| format!("the transports {}", transports.join(", "))),
+        (wanted.transports.is_empty() && !transports.is_empty())
+            .then(|| format!("the transports {}", transports.join(", "))),
         wanted.sizes.is_empty().then(|| "the sizes between these".to_owned()),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -55,9 +57,9 @@ fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<S
 }
 
 /// Returns why an installed transport is measured only if the user asks for it.
-fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'static str> {
+fn unfit(transport: Transport, kind: Kind, offers: &Offers) -> Option<&'static str> {
     // Debian 12's libfabric, of the time of 4.1, has no connections without rdma_cm either, and its datagrams crash.
-    (transport.is_ofi() && kind == Kind::SoftHca && open_mpi.major() < 5)
+    (transport.is_ofi() && kind == Kind::SoftHca && offers.major() < 5)
         .then_some("libfabric is measured on emulated adapters from Open MPI 5 on, or when it is asked for by name")
 }
 
@@ -66,20 +68,20 @@ fn of_machine(
     wanted: &Wanted,
     all: &[Transport],
     has: &dyn Fn(&str) -> bool,
-    open_mpi: &OpenMpi,
+    offers: &Offers,
 ) -> Result<Plan> {
-    let (kind, is_asked) = (place.kind, !wanted.transports.is_empty());
+    let (kind, mpi, is_asked) = (place.kind, place.mpi, !wanted.transports.is_empty());
     let transports = match wanted {
-        Wanted { events: true, .. } => return Plan::chosen(kind, wanted),
+        Wanted { events: true, .. } => return Plan::chosen(kind, mpi, wanted),
         _ if is_asked => wanted.transports.clone(),
         Wanted { full: true, .. } => all.to_vec(),
-        _ => kind.few_transports(),
+        _ => mpi.few_transports(kind),
     };
-    all_there(&wanted.transports, has, open_mpi)?;
+    all_there(&wanted.transports, has, offers)?;
     let (mut left, mut left_out) = (Vec::new(), Vec::new());
     for transport in transports {
-        let unfit = || unfit(transport, kind, open_mpi).filter(|_| !is_asked).map(str::to_owned);
-        match missing(transport, has, open_mpi).or_else(unfit) {
+        let unfit = || unfit(transport, kind, offers).filter(|_| !is_asked).map(str::to_owned);
+        match missing(transport, has, offers).or_else(unfit) {
             None => left.push(transport),
             Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
         }
@@ -87,8 +89,8 @@ fn of_machine(
     if !is_asked && !left.iter().any(|transport| transport.is_ibex()) {
         bail!("ibex cannot be measured, as {}", left_out.first().map_or("", |left_out| &left_out.reason));
     }
-    let mut plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
-    plan.brief = left_out_of_first_table(kind, &plan, wanted);
+    let mut plan = Plan::chosen(kind, mpi, &Wanted { transports: left, ..wanted.clone() })?;
+    plan.brief = left_out_of_first_table(kind, mpi, &plan, wanted);
     let mut without = |what: &str, of_test: fn(By) -> bool, reason: &str| {
         if !plan.tests.iter().any(|test| of_test(test.by)) {
             return Ok(());
@@ -111,44 +113,56 @@ fn of_machine(
     Ok(plan)
 }
 
-fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Option<String> {
+fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, offers: &Offers) -> Option<String> {
+    if transport == Transport::Raw {
+        return (!has("ib_send_lat")).then(|| "there is no ib_send_lat in PATH (Debian: perftest)".to_owned());
+    }
+    let listing = match offers {
+        Offers::OpenMpi(listing) => listing,
+        Offers::Stock(_) if [Transport::Ibex, Transport::Tcp].contains(&transport) => return None,
+        Offers::Stock(_) if transport == Transport::Ucx => {
+            let lacks = OF_DEBIAN.into_iter().find(|program| !has(program));
+            return lacks.map(|lacks| format!("there is no {lacks} in PATH (Debian: mpich, libmpich-dev)"));
+        }
+        Offers::Stock(name) => return Some(format!("{name} has no such transport")),
+    };
     let component = |component: &str| {
         let name = component.trim_start_matches("mca:").trim_end_matches(':').replace(':', "/");
-        (!open_mpi.has(component)).then(|| format!("this Open MPI has no component {name}"))
+        let has = listing.lines().any(|line| line.starts_with(component));
+        (!has).then(|| format!("this Open MPI has no component {name}"))
     };
     match transport {
-        Transport::Raw => {
-            (!has("ib_send_lat")).then(|| "there is no ib_send_lat in PATH (Debian: perftest)".to_owned())
-        }
         Transport::Ibex => component("mca:pml:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         Transport::IbexBtl => component("mca:btl:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         other => other.component().and_then(component),
     }
 }
 
-/// The Open MPI in `PATH`, as its `ompi_info --parsable` describes it.
-struct OpenMpi {
-    listing: String,
+/// What an MPI has.
+enum Offers {
+    /// The Open MPI in `PATH`, as its `ompi_info --parsable` lists it: `mca:btl:tcp:` begins the line of a component.
+    OpenMpi(String),
+    /// The stock MPI of this name.
+    Stock(String),
 }
 
-impl OpenMpi {
-    fn here(environment: &[(String, String)]) -> Result<Self> {
+impl Offers {
+    fn here(mpi: Mpi, environment: &[(String, String)]) -> Result<Self> {
+        if let Mpi::Stock(stock) = mpi {
+            return Ok(Self::Stock(stock.name.to_owned()));
+        }
         let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
         let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
         if !info.status.success() {
             bail!("`ompi_info --parsable` failed ({}): {}", info.status, String::from_utf8_lossy(&info.stderr).trim());
         }
-        Ok(Self { listing: String::from_utf8_lossy(&info.stdout).into_owned() })
+        Ok(Self::OpenMpi(String::from_utf8_lossy(&info.stdout).into_owned()))
     }
 
-    /// Whether it has a component whose line begins with `component`: `mca:btl:tcp:`.
-    fn has(&self, component: &str) -> bool {
-        self.listing.lines().any(|line| line.starts_with(component))
-    }
-
-    /// Returns the first number of its release; 0 if unknown.
+    /// Returns the first number of Open MPI's release; 0 if unknown.
     fn major(&self) -> u32 {
-        let full = self.listing.lines().find_map(|line| line.strip_prefix("ompi:version:full:"));
+        let Self::OpenMpi(listing) = self else { return 0 };
+        let full = listing.lines().find_map(|line| line.strip_prefix("ompi:version:full:"));
         full.and_then(|full| full.split('.').next()?.parse().ok()).unwrap_or(0)
     }
 }
@@ -156,12 +170,12 @@ impl OpenMpi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::place::tests::place;
+    use crate::nodes::place::tests::{place, stock_place};
     use clap::ValueEnum;
 
-    impl From<&str> for OpenMpi {
+    impl From<&str> for Offers {
         fn from(listing: &str) -> Self {
-            Self { listing: listing.to_owned() }
+            Self::OpenMpi(listing.to_owned())
         }
     }
 
@@ -169,7 +183,7 @@ mod tests {
 
     fn plan(wanted: &Wanted, tools: &[&str]) -> Result<Plan> {
         let place = Where { kind: Kind::SoftHca, ..place() };
-        of_machine(place, wanted, Transport::value_variants(), &|name| tools.contains(&name), &OpenMpi::from(LISTING))
+        of_machine(place, wanted, Transport::value_variants(), &|name| tools.contains(&name), &Offers::from(LISTING))
     }
 
     fn wanted(transports: &[Transport], tests: &[&str]) -> Wanted {
@@ -199,7 +213,7 @@ mod tests {
 
     #[test]
     fn before_a_build_ibex_is_not_missing() {
-        assert!(refuse_missing(&wanted(&[Transport::Ibex, Transport::IbexBtl], &[]), &|_| false).is_ok());
+        assert!(refuse_missing(Mpi::OpenMpi, &wanted(&[Transport::Ibex, Transport::IbexBtl], &[]), &|_| false).is_ok());
     }
 
     #[test]
@@ -212,7 +226,7 @@ mod tests {
                 &Wanted { full: true, ..wanted(transports, &[]) },
                 Transport::value_variants(),
                 &|_| true,
-                &OpenMpi::from(listing.as_str()),
+                &Offers::from(listing.as_str()),
             )
             .unwrap();
             plan.transports.contains(&Transport::Ofi)
@@ -228,9 +242,32 @@ mod tests {
         assert!(error.to_string().contains("ibex doctor"), "{error}");
     }
 
+    #[test]
+    fn a_stock_mpi_is_measured_over_its_own_transports_and_debians_mpich_is_left_out_where_it_is_missing() {
+        let place = Where { kind: Kind::SoftHca, ..stock_place() };
+        let plan = |wanted: &Wanted, tools: &[&str]| {
+            let all = place.mpi.transports(place.kind);
+            of_machine(place, wanted, &all, &|name| tools.contains(&name), &Offers::here(place.mpi, &[])?)
+        };
+        let tools = ["ib_send_lat", "mpiexec.mpich", "mpicc.mpich", "valgrind"];
+        let first = plan(&Wanted::default(), &tools).unwrap();
+        assert_eq!(first.transports, [Transport::Ibex, Transport::Raw, Transport::Ucx, Transport::Tcp]);
+        assert_eq!(first.tests.len(), 4);
+        let brief = first.brief.unwrap();
+        assert!(brief.contains("put_latency") && !brief.contains("transports") && !brief.contains("pieces"), "{brief}");
+        let full = plan(&Wanted { full: true, ..Wanted::default() }, &["mpiexec.mpich"]).unwrap();
+        assert_eq!(full.transports, [Transport::Ibex, Transport::Tcp]);
+        assert!(full.left_out[1].reason.contains("no mpicc.mpich in PATH (Debian: mpich"), "{:?}", full.left_out);
+        assert!(!full.tests.iter().any(|test| matches!(test.by, By::Reads | By::HostMemory)));
+        let refused = |wanted: &Wanted| plan(wanted, &[]).unwrap_err().to_string();
+        assert!(refused(&wanted(&[Transport::Ucx], &[])).contains("no mpiexec.mpich"));
+        assert!(refused(&wanted(&[Transport::Openib], &[])).contains("MPICH has no such transport"));
+        assert!(refused(&wanted(&[], &["pieces"])).contains("needs Open MPI"));
+    }
+
     fn said(wanted: &Wanted) -> String {
-        left_out_of_first_table(Kind::SoftHca, &Plan::chosen(Kind::SoftHca, wanted).unwrap(), wanted)
-            .unwrap_or_default()
+        let (kind, mpi) = (Kind::SoftHca, Mpi::OpenMpi);
+        left_out_of_first_table(kind, mpi, &Plan::chosen(kind, mpi, wanted).unwrap(), wanted).unwrap_or_default()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`super::available`]. Grade: setup. Tests: below.
 
 use super::Plan;
-use crate::catalogue::{self, By, Kind, Test, Transport};
+use crate::catalogue::{self, By, Kind, Mpi, Test, Transport};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
@@ -44,16 +44,19 @@ fn size(text: &str) -> Result<u64, String> {
 /// Tests of the cost of events, unless the user names some.
 const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
 
-fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>> {
+fn tests(kind: Kind, mpi: Mpi, names: &[String], full: bool) -> Result<Vec<&'static Test>> {
     let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
     let tests = catalogue::TESTS.iter();
     if names.is_empty() {
-        let wanted = |test: &&Test| kind.has(test) && (full || catalogue::FEW_TESTS.contains(&test.name));
+        let wanted = |test: &&Test| mpi.has(kind, test) && (full || catalogue::FEW_TESTS.contains(&test.name));
         return Ok(tests.filter(wanted).collect());
     }
     let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
     if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
         bail!("the test {} needs emulated adapters: --device softhca", test.name);
+    }
+    if let Some(test) = tests.iter().find(|test| !mpi.has(kind, test)) {
+        bail!("the test {} needs Open MPI: leave --mpi out", test.name);
     }
     Ok(tests)
 }
@@ -61,7 +64,7 @@ fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>>
 fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
     let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
     let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
-    let tests = tests(kind, &names, true)?;
+    let tests = tests(kind, Mpi::OpenMpi, &names, true)?;
     if let Some(test) = tests.iter().find(|test| !matches!(test.by, By::Messages | By::InstructionCounter(_))) {
         bail!("the test {} is not among those of --events", test.name);
     }
@@ -72,14 +75,14 @@ impl Plan {
     /// Makes the plan for these options.
     ///
     /// # Errors
-    /// A test is not possible on such a device.
-    pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
+    /// A test is not possible on such a device, or with this MPI.
+    pub fn chosen(kind: Kind, mpi: Mpi, wanted: &Wanted) -> Result<Self> {
         let mut plan = if wanted.events {
             Self::of_events(kind, wanted.full, tests_of_events(kind, &wanted.tests)?)
         } else {
-            let all = || if wanted.full { kind.transports() } else { kind.few_transports() };
+            let all = || if wanted.full { mpi.transports(kind) } else { mpi.few_transports(kind) };
             let transports = if wanted.transports.is_empty() { all() } else { wanted.transports.clone() };
-            Self::new(kind, wanted.full, tests(kind, &wanted.tests, wanted.full)?, transports)
+            Self::new(kind, wanted.full, tests(kind, mpi, &wanted.tests, wanted.full)?, transports)
         };
         if !wanted.sizes.is_empty() {
             plan.sizes.clone_from(&wanted.sizes);
@@ -114,9 +117,11 @@ mod tests {
     #[test]
     fn sizes_and_rounds_that_are_asked_for_are_measured_and_a_plan_of_nothing_is_refused() {
         let wanted = Wanted { sizes: vec![64, 8, 64], rounds: Some(1), ..Wanted::default() };
-        let plan = Plan::chosen(Kind::Adapter, &wanted).unwrap();
+        let plan = Plan::chosen(Kind::Adapter, Mpi::OpenMpi, &wanted).unwrap();
         assert_eq!((&plan.sizes[..], plan.rounds(), plan.round(2).len()), (&[8, 64][..], 1, 0));
         let nothing = Wanted { tests: vec!["message_rate".to_owned()], sizes: vec![1 << 20], ..wanted };
-        assert!(Plan::chosen(Kind::Adapter, &nothing).unwrap_err().to_string().contains("nothing to measure"));
+        assert!(
+            Plan::chosen(Kind::Adapter, Mpi::OpenMpi, &nothing).unwrap_err().to_string().contains("nothing to measure")
+        );
     }
 }

@@ -73,7 +73,7 @@ const END_OF_OPTIONS: &str = "--";
 /// Script that runs rank 0 under callgrind, with its options, and rank 1 without. A job of two command lines would
 /// crash `mpirun` of Debian 13.
 const FIRST_UNDER_CALLGRIND: &str = "\
-    if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then exec valgrind --quiet --tool=callgrind \"$@\"; fi
+    if [ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 0 ]; then exec valgrind --quiet --tool=callgrind \"$@\"; fi
     until [ \"$1\" = -- ]; do shift; done
     shift
     exec \"$@\"";
@@ -96,8 +96,8 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
 
 fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
-    let mut program =
-        vec![place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
+    let program = place.programs_over(count.transport).join(PROGRAM);
+    let mut program = vec![program.display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
     let counted = match count.calls {
         Calls::Blocking => ["--toggle-collect=counted_send", "--toggle-collect=counted_recv"],
         Calls::Nonblocking => {
@@ -198,16 +198,16 @@ mod tests {
         let line = command(place(), count).unwrap().0.join(" ");
         assert!(line.ends_with("ibex_mpi_instructions 1000 64 nonblocking") && line.contains(" -n 2 "), "{line}");
         assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
-        let of_rank = |rank: &str| {
+        let of_rank = |variable: &str, rank: &str| {
             let echo = FIRST_UNDER_CALLGRIND.replace("exec ", "echo ").replace("; fi", "; exit; fi");
             let mut shell = Command::new("sh");
-            shell
-                .args(["-c", &echo, "sh", "--option", END_OF_OPTIONS, "program", "8"])
-                .env("OMPI_COMM_WORLD_RANK", rank);
+            shell.args(["-c", &echo, "sh", "--option", END_OF_OPTIONS, "program", "8"]).env(variable, rank);
             String::from_utf8(shell.output().unwrap().stdout).unwrap()
         };
-        assert_eq!(of_rank("0"), "valgrind --quiet --tool=callgrind --option -- program 8\n");
-        assert_eq!(of_rank("1"), "program 8\n");
+        for variable in ["OMPI_COMM_WORLD_RANK", "PMI_RANK"] {
+            assert_eq!(of_rank(variable, "0"), "valgrind --quiet --tool=callgrind --option -- program 8\n");
+            assert_eq!(of_rank(variable, "1"), "program 8\n");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod host_memory;
 pub(crate) mod instructions;
 pub(crate) mod mpi;
 pub(crate) mod perftest;
+mod stock;
 
 use crate::catalogue::{Test, Transport};
 use anyhow::{Context, Result, bail};

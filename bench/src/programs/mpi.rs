@@ -3,8 +3,8 @@
 //! `--mca btl` and `--mca osc` permit a single transport, so a message that it cannot carry fails. Called by
 //! [`crate::run`]. Grade: setup. Tests: below.
 
-use super::{Line, Measurement};
-use crate::catalogue::{Kind, Test, Transport};
+use super::{Line, Measurement, stock};
+use crate::catalogue::{Kind, Mpi, Test, Transport};
 use crate::nodes::{Job, Where};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
@@ -13,15 +13,19 @@ const PROGRAM: &str = "ibex_mpi_bench";
 
 pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes: &[u64]) -> Result<Vec<String>> {
     let mut words = mpirun(place, transport)?;
-    words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join(PROGRAM).display().to_string()]);
+    let program = place.programs_over(transport).join(PROGRAM);
+    words.extend(["-n".to_owned(), "2".to_owned(), program.display().to_string()]);
     let list = |items: Vec<String>| items.join(",");
     words.extend(["--tests".to_owned(), list(tests.iter().map(|test| test.name.to_owned()).collect())]);
     words.extend(["--sizes".to_owned(), list(sizes.iter().map(u64::to_string).collect())]);
     Ok(words)
 }
 
-/// Returns `mpirun` and the parameters that permit a message a single transport, without the ranks.
+/// Returns the launcher and the parameters that permit a message a single transport, without the ranks.
 pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
+    if let Mpi::Stock(stock) = place.mpi {
+        return stock::mpiexec(place, stock, transport);
+    }
     let mut words = vec!["mpirun".to_owned()];
     if let Some(hosts) = place.hosts {
         words.extend(hosts.mpirun());
@@ -129,9 +133,12 @@ pub(crate) fn job(place: Where, transport: Transport, argv: Vec<String>) -> Job 
     Job { env: environment(place, transport), ..Job::new(argv) }
 }
 
-/// Returns the environment of mpirun. Only over ibex, Open MPI searches that folder, too: a folder that does not exist
-/// would hide all other components.
+/// Returns the environment of the launcher. Only over ibex, Open MPI searches that folder, too: a folder that does not
+/// exist would hide all other components.
 pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, String)> {
+    if let Mpi::Stock(stock) = place.mpi {
+        return stock::environment(place, stock, transport);
+    }
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),

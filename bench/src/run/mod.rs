@@ -127,7 +127,7 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Kind;
+    use crate::catalogue::{Kind, Mpi};
     use crate::nodes::job::ended;
     use crate::nodes::place::tests::place;
     use crate::nodes::{Job, Outcome, Stream};
@@ -160,7 +160,12 @@ mod tests {
     fn plan(transports: &[Transport], sizes: &[u64]) -> Plan {
         let tests = vec!["latency".to_owned()];
         let (transports, sizes) = (transports.to_vec(), sizes.to_vec());
-        Plan::chosen(Kind::Adapter, &Wanted { tests, transports, sizes, rounds: Some(2), ..Wanted::default() }).unwrap()
+        Plan::chosen(
+            Kind::Adapter,
+            Mpi::OpenMpi,
+            &Wanted { tests, transports, sizes, rounds: Some(2), ..Wanted::default() },
+        )
+        .unwrap()
     }
 
     fn found(transports: &[Transport], fails: impl Fn(&str) -> Option<Outcome>) -> Found {
@@ -198,7 +203,7 @@ mod tests {
         let (transports, sizes) = (vec![Transport::Ibex], vec![8]);
         let wanted = Wanted { tests, transports, sizes, rounds: Some(1), ..Wanted::default() };
         let half = |_: &str| Some(ended(0, &MPI.replace("latency", "put_latency"), ""));
-        let found = run(&Made(half), place(), &Plan::chosen(Kind::Adapter, &wanted).unwrap()).unwrap();
+        let found = run(&Made(half), place(), &Plan::chosen(Kind::Adapter, Mpi::OpenMpi, &wanted).unwrap()).unwrap();
         assert_eq!(found.measured.len(), 1, "{found:?}");
         assert_eq!(found.failures[0].values, [("get_latency".to_owned(), 8)]);
     }

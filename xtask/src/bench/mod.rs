@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device. Builds the
-//! programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] compares with the
-//! speeds that ibex has to reach; [`docs`] puts the tables into docs/. Grade: setup. Tests: below; of the bench
-//! itself, there.
+//! programs ([`stock`] for a stock MPI) and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints;
+//! [`bars`] compares with the speeds that ibex has to reach; [`docs`] puts the tables into docs/. Grade: setup. Tests:
+//! below; of the bench itself, there.
 
 mod bars;
 mod device;
 mod docs;
+mod stock;
 mod study;
 
 use crate::command::{cargo, output, step};
@@ -16,11 +17,11 @@ use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::{Context, Result};
 use hw_tests::Device;
-use hw_tests::openmpi::Series;
-use ibex_bench::{Kind, Plan, Report, Wanted, Where};
+use ibex_bench::{Kind, Mpi, Plan, Report, Wanted, Where};
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
+use stock::{Named, Parts};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -37,37 +38,57 @@ pub(crate) struct Arguments {
     /// two applications, and the detection of injected faults (docs/study.md, which `IBEX_WRITE_DOCS` has it write)
     #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
-    /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:
-    /// this machine's]
-    #[arg(long, value_name = "SERIES")]
-    mpi: Option<Series>,
+    /// Under this Open MPI, 4.1 or 5, or over the libfabric provider under a stock MPICH, `mpich`; 5 runs in a
+    /// Debian 13 root made for it where this machine has another [default: this machine's Open MPI]
+    #[arg(long, value_name = "MPI")]
+    mpi: Option<Named>,
 }
 
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
-    if let Some(ended) = series::elsewhere(&workspace, arguments.mpi)? {
+    let (series, stock) = match arguments.mpi {
+        Some(Named::Stock(stock)) => (None, Some(Parts::of(&workspace, stock))),
+        Some(Named::OpenMpi(series)) => (Some(series), None),
+        None => (None, None),
+    };
+    if let Some(ended) = series::elsewhere(&workspace, series)? {
         return Ok(ended);
     }
     let device = arguments.device.clone().unwrap_or_else(device::usual);
     let kind = device::kind(&device);
+    if let Some(stock) = &stock {
+        stock.refuse(kind, arguments.events || arguments.study)?;
+    }
     if arguments.study {
         return study::command(&workspace, &device, arguments.wanted.full);
     }
-    setup::ensure(&Environment::here(), Some(&device.to_string()), &[Need::OpenMpi, Need::Device, Need::Bench])?;
+    let environment = Environment::here();
+    setup::ensure(&environment, Some(&device.to_string()), &[Need::OpenMpi, Need::Device, Need::Bench])?;
+    if stock.is_some()
+        && let Err(error) = setup::ensure(&environment, None, &[Need::Mpich])
+    {
+        eprintln!("warning: there is no Debian's MPICH to compare with: {error:#}");
+    }
+    let mpi = stock.as_ref().map_or(Mpi::OpenMpi, Parts::mpi);
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
     // Refuses a wrong plan before minutes of building.
-    Plan::chosen(kind, &wanted)?;
-    ibex_bench::refuse_missing(&wanted, &ibex_bench::is_in_path)?;
-    build(&workspace, kind, arguments.events)?;
+    Plan::chosen(kind, mpi, &wanted)?;
+    ibex_bench::refuse_missing(mpi, &wanted, &ibex_bench::is_in_path)?;
+    match &stock {
+        Some(stock) => stock.build(&workspace, &environment)?,
+        None => build(&workspace, kind, arguments.events)?,
+    }
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
     let fabric = device::opened(&workspace, &device)?;
-    let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
+    let programs = stock.as_ref().map_or_else(|| workspace.programs(), Parts::programs);
+    let (components, reports) = (workspace.components(), workspace.reports());
     let without_events = workspace.without_events().components();
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
     let command = workspace.target().join("release/ibex");
     let place = Where {
+        mpi,
         programs: &programs,
         command: &command,
         components: Some(&components),
@@ -79,11 +100,11 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
         hosts: None,
     };
-    let plan = ibex_bench::available(place, &wanted, &kind.transports(), &ibex_bench::is_in_path)?;
+    let plan = ibex_bench::available(place, &wanted, &mpi.transports(kind), &ibex_bench::is_in_path)?;
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = device::OfFabric(&fabric);
     let report = Report::measured(&nodes, place, &plan, deliveries)?;
-    let tables = format!("{report}\n{}", bars::judged(kind, &report));
+    let tables = format!("{report}\n{}", bars::judged(kind, mpi, &report));
     println!("{tables}");
     println!("Wrote {}", workspace.shown(&report.write(&reports)?).display());
     let page = if arguments.events { "events-cost.md" } else { "benchmarks.md" };

@@ -69,9 +69,14 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
     let is_needed = |thing: &&Requirement| match thing.need {
         Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::OpenMpi | Need::Device | Need::Bench | Need::Study | Need::Test | Need::Package | Need::Root => {
-            more.contains(&thing.need)
-        }
+        Need::OpenMpi
+        | Need::Device
+        | Need::Bench
+        | Need::Mpich
+        | Need::Study
+        | Need::Test
+        | Need::Package
+        | Need::Root => more.contains(&thing.need),
     };
     REQUIREMENTS.iter().filter(is_needed).collect()
 }

@@ -15,6 +15,8 @@ pub(crate) enum Need {
     VirtualMachine,
     /// Programs that measure, and the transports to compare with.
     Bench,
+    /// The peer of a measured MPICH.
+    Mpich,
     Study,
     Test,
     Package,
@@ -75,7 +77,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
     Proof::Header { header, module }
 }
 
-use Need::{Bench, Build, Device, OpenMpi, Package, Root, Study, Test, VirtualMachine};
+use Need::{Bench, Build, Device, Mpich, OpenMpi, Package, Root, Study, Test, VirtualMachine};
 use Proof::Program;
 
 /// All requirements of a system that has only Rust, without the dependencies of these packages.
@@ -147,6 +149,8 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("valgrind", Bench, "counts the instructions of a message")
         .proof(Program(&["valgrind"]))
         .elsewhere("valgrind valgrind valgrind valgrind valgrind"),
+    thing("mpich", Mpich, "an MPICH over UCX, to compare with").proof(Program(&["mpiexec.mpich"])),
+    thing("libmpich-dev", Mpich, "its headers and compiler wrapper").proof(Program(&["mpicc.mpich"])),
     thing("lammps", Study, "LAMMPS: an application that the study times")
         .proof(Program(&["lmp"]))
         .elsewhere("lammps-openmpi - - lammps lammps"),

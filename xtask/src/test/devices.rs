@@ -148,7 +148,7 @@ fn stock_mpis(workspace: &Workspace, all: bool, tally: &mut Tally) -> Surroundin
     let started = Instant::now();
     let stocks = if all { &[MPICH, OPEN_MPI][..] } else { &[MPICH] };
     let ready = stocks.iter().filter_map(|stock| {
-        let ready = stock.ensure(workspace);
+        let ready = stock.for_tests(workspace);
         ready.map_err(|error| tally.skip(&format!("tests with {} of PyPI: {error:#}", stock.name))).ok()
     });
     let ready = ready.collect();

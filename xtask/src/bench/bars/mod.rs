@@ -5,7 +5,7 @@
 mod events;
 mod speed;
 
-use ibex_bench::{Kind, Report};
+use ibex_bench::{Kind, Mpi, Report};
 
 /// A bar, and its value in a report.
 #[derive(Debug)]
@@ -42,9 +42,10 @@ impl Outcome {
     }
 }
 
-/// Returns the verdict for each bar of such a device, as text; for a first table, only of the bars that it measures.
-pub(super) fn judged(kind: Kind, report: &Report) -> String {
-    let mut verdicts = report.events.as_ref().map_or_else(|| speed::verdicts(kind, report), events::verdicts);
+/// Returns the verdict for each bar of such a device and MPI, as text; for a first table, only of the bars that it
+/// measures.
+pub(super) fn judged(kind: Kind, mpi: Mpi, report: &Report) -> String {
+    let mut verdicts = report.events.as_ref().map_or_else(|| speed::verdicts(kind, mpi, report), events::verdicts);
     if report.is_brief() {
         verdicts.retain(|verdict| verdict.outcome != Outcome::NotMeasured);
     }
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn a_bar_that_was_not_measured_is_not_called_met() {
         for (kind, count) in [(Kind::Adapter, 5), (Kind::SoftHca, 27)] {
-            let text = judged(kind, &report(&[]));
+            let text = judged(kind, Mpi::OpenMpi, &report(&[]));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }
     }
@@ -93,7 +94,7 @@ mod tests {
         let mut unsteady = row("latency", "ucx", 8, 90.0);
         unsteady["spread"] = 25.2.into();
         unsteady["unsteady"] = true.into();
-        let text = judged(Kind::SoftHca, &report(&[row("latency", "ibex", 8, 50.0), unsteady]));
+        let text = judged(Kind::SoftHca, Mpi::OpenMpi, &report(&[row("latency", "ibex", 8, 50.0), unsteady]));
         assert!(text.contains("ucx: spread 28 % (8 B)"), "{text}");
     }
 
@@ -101,6 +102,6 @@ mod tests {
     fn bars_that_a_first_table_leaves_out_are_not_printed() {
         let mut first = serde_json::to_value(report(&[])).expect("a report is JSON");
         first["brief"] = "only latency".into();
-        assert_eq!(judged(Kind::SoftHca, &serde_json::from_value(first).expect("of a report")), "");
+        assert_eq!(judged(Kind::SoftHca, Mpi::OpenMpi, &serde_json::from_value(first).expect("of a report")), "");
     }
 }

@@ -5,7 +5,7 @@
 //! whose rounds differ widely is not judged. Grade: setup. Called by [`super`]. Tests: below.
 
 use super::{Outcome, Verdict};
-use ibex_bench::{Kind, Ratio, Report, Row, Transport, size};
+use ibex_bench::{Kind, Mpi, Ratio, Report, Row, Transport, size};
 
 #[derive(Debug)]
 struct Bar {
@@ -71,9 +71,23 @@ static EMULATED: [Bar; 26] = [
     Bar::adapter("adapter: RDMA write of 1 MiB", "process_vm_writev", "host_bandwidth", AtLeast(0.8)),
 ];
 
-pub(super) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
-    let bars: &[Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
-    let of_pieces = (kind != Kind::SoftRoce).then(|| in_pieces(report));
+/// A stock MPI over ibex is compared with Debian's MPICH over UCX.
+static OF_STOCK: [Bar; 5] = [
+    Bar::to("instructions per message of 8 B", Ucx, "instructions", (8, 8), AtMost(0.80)),
+    Bar::to("latency at every size", Ucx, "latency", EVERY_SIZE, AtMost(1.0)),
+    Bar::to("bandwidth at every size", Ucx, "bandwidth", EVERY_SIZE, AtLeast(1.0)),
+    Bar::to("bidirectional bandwidth at every size", Ucx, BOTH_WAYS, EVERY_SIZE, AtLeast(1.0)),
+    Bar::to("message rate at every size", Ucx, "message_rate", EVERY_SIZE, AtLeast(1.0)),
+];
+
+pub(super) fn verdicts(kind: Kind, mpi: Mpi, report: &Report) -> Vec<Verdict> {
+    let bars: &[Bar] = match (mpi, kind) {
+        (Mpi::Stock(_), _) => &OF_STOCK,
+        (Mpi::OpenMpi, Kind::SoftHca) => &EMULATED,
+        (Mpi::OpenMpi, _) => &AGAINST_RAW,
+    };
+    let has_pieces = kind != Kind::SoftRoce && matches!(mpi, Mpi::OpenMpi);
+    let of_pieces = has_pieces.then(|| in_pieces(report));
     bars.iter().map(|bar| bar.verdict(report)).chain(of_pieces).collect()
 }
 
@@ -197,12 +211,22 @@ pub(super) mod tests {
             [row("bandwidth", "ibex", bytes, 100.0 * ratio), row("bandwidth", "raw", bytes, 100.0)]
         };
         let rows = [(64 << 10, 0.86), (1 << 20, 0.99), (4 << 20, 0.94)].map(of_size).concat();
-        let verdicts = verdicts(Kind::SoftRoce, &report(&rows));
+        let verdicts = verdicts(Kind::SoftRoce, Mpi::OpenMpi, &report(&rows));
         assert_eq!(verdicts[1].measured, Some(("0.94".to_owned(), "4 MiB".to_owned())));
         assert_eq!(
             verdicts.iter().map(|verdict| verdict.outcome.word()).collect::<Vec<_>>(),
             ["not measured", "not met", "met", "not measured"]
         );
+    }
+
+    #[test]
+    fn a_stock_mpi_has_the_bars_of_debians_mpich_alone() {
+        let folder = std::path::Path::new("/t");
+        let mpich = Mpi::Stock(ibex_bench::Stock { name: "MPICH", folder, provider: folder, of_debian: folder });
+        let rows = [("ibex", 81.0), ("ucx", 100.0)].map(|(transport, count)| row("instructions", transport, 8, count));
+        let verdicts = verdicts(Kind::SoftHca, mpich, &report(&rows));
+        assert_eq!((verdicts.len(), verdicts[0].outcome), (OF_STOCK.len(), Outcome::NotMet));
+        assert!(verdicts.iter().all(|verdict| verdict.against == "ucx"));
     }
 
     #[test]
@@ -227,7 +251,7 @@ pub(super) mod tests {
     #[test]
     fn a_latency_just_at_its_bound_meets_it() {
         let rows = [row("latency", "ibex", 8, 115.0), row("latency", "raw", 8, 100.0)];
-        let verdicts = verdicts(Kind::SoftRoce, &report(&rows));
+        let verdicts = verdicts(Kind::SoftRoce, Mpi::OpenMpi, &report(&rows));
         assert_eq!(verdicts[0].outcome, Outcome::Met);
         assert_eq!(verdicts[0].bound, "at most 1.15 x");
     }
@@ -237,7 +261,7 @@ pub(super) mod tests {
         let latency =
             |transport, eight, large| [row("latency", transport, 8, eight), row("latency", transport, 4096, large)];
         let rows = [latency("ibex", 10.0, 30.0), latency("openib", 20.0, 40.0), latency("ucx", 20.0, 30.0)];
-        let verdicts = verdicts(Kind::SoftHca, &report(&rows.concat()));
+        let verdicts = verdicts(Kind::SoftHca, Mpi::OpenMpi, &report(&rows.concat()));
         let said = |against: &str| {
             let of = |verdict: &&Verdict| verdict.what == "latency at every size" && verdict.against == against;
             let verdict = verdicts.iter().find(of).expect("there is such a bar");
@@ -261,7 +285,7 @@ pub(super) mod tests {
                 row("latency", "ibex", 4096, of_4_kib),
                 row("latency", "ucx", 4096, 2.0),
             ];
-            let verdicts = verdicts(Kind::SoftHca, &report(&rows));
+            let verdicts = verdicts(Kind::SoftHca, Mpi::OpenMpi, &report(&rows));
             let of = |verdict: &Verdict| verdict.what == "latency at every size" && verdict.against == "ucx";
             verdicts
                 .into_iter()
