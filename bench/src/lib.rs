@@ -19,7 +19,7 @@ mod spread;
 mod study;
 mod text;
 
-pub use catalogue::{Kind, Mpi, Stock, Transport};
+pub use catalogue::{Family, Kind, Mpi, Stock, Transport};
 pub use nodes::{Here, Hosts, Job, Nodes, Outcome, Stream, Where, is_here, is_in_path, of_allocation, pair};
 pub use numbers::size;
 pub use plan::Plan;

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// An MPI, its list of packages, and the variable by which tests find its environment.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stock {
     pub(crate) name: &'static str,
     variable: &'static str,
@@ -20,6 +19,9 @@ pub(crate) const MPICH: Stock = Stock { name: "MPICH", variable: "IBEX_MPICH", l
 
 pub(crate) const OPEN_MPI: Stock =
     Stock { name: "Open MPI", variable: "IBEX_OPEN_MPI", list: "hw-tests/mpis/openmpi.txt" };
+
+pub(crate) const INTEL: Stock =
+    Stock { name: "Intel MPI", variable: "IBEX_INTEL_MPI", list: "hw-tests/mpis/intel.txt" };
 
 impl Stock {
     /// Its folder, whether it is there or not.
@@ -48,7 +50,7 @@ mod tests {
 
     #[test]
     fn each_package_has_one_version_and_its_checksums() {
-        for stock in [MPICH, OPEN_MPI] {
+        for stock in [MPICH, INTEL, OPEN_MPI] {
             let list = fs::read_to_string(Workspace::here().root().join(stock.list)).unwrap();
             let packages = list.split('\n').filter(|line| !line.starts_with(['#', ' ']) && !line.is_empty());
             for package in packages {

@@ -17,14 +17,33 @@ pub enum Mpi<'a> {
 /// A stock MPI, as the Python package index has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stock<'a> {
-    /// Name for readers.
-    pub name: &'a str,
+    /// Which MPI it is.
+    pub family: Family,
     /// Its folder, with `bin/mpiexec`.
     pub folder: &'a Path,
     /// Folder of `libibex-fi.so`.
     pub provider: &'a Path,
     /// Folder of the programs that Debian's MPICH compiled.
     pub of_debian: &'a Path,
+}
+
+/// The stock MPIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// MPICH.
+    Mpich,
+    /// Intel MPI.
+    Intel,
+}
+
+impl Family {
+    /// Returns its name for readers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mpich => "MPICH",
+            Self::Intel => "Intel MPI",
+        }
+    }
 }
 
 /// Launcher and compiler of Debian's MPICH.

@@ -7,7 +7,7 @@ pub(crate) mod implementation;
 pub(crate) mod transport;
 
 pub use device_kind::Kind;
-pub use implementation::{Mpi, Stock};
+pub use implementation::{Family, Mpi, Stock};
 pub use transport::Transport;
 
 #[derive(Debug)]

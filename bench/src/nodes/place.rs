@@ -87,7 +87,7 @@ impl<'a> Where<'a> {
             Mpi::OpenMpi => facts.push(("Open MPI", "mpirun --version | head -n 1")),
             Mpi::Stock(stock) => {
                 launcher = format!("{} --version | grep -m 1 Version", stock.folder.join("bin/mpiexec").display());
-                facts.push((stock.name, &launcher));
+                facts.push((stock.family.name(), &launcher));
                 facts.push(("MPICH over UCX", "mpiexec.mpich --version 2>&1 | grep -m 1 -e Version -e 'not found'"));
             }
         }
@@ -108,11 +108,11 @@ impl<'a> Where<'a> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::catalogue::Stock;
+    use crate::catalogue::{Family, Stock};
 
-    pub(crate) fn stock_place() -> Where<'static> {
-        let [folder, provider, of_debian] = ["/t/mpich", "/t/lib/libfabric", "/t/debian"].map(Path::new);
-        Where { mpi: Mpi::Stock(Stock { name: "MPICH", folder, provider, of_debian }), ..place() }
+    pub(crate) fn stock_place(family: Family) -> Where<'static> {
+        let [folder, provider, of_debian] = ["/t/stock", "/t/lib/libfabric", "/t/debian"].map(Path::new);
+        Where { mpi: Mpi::Stock(Stock { family, folder, provider, of_debian }), ..place() }
     }
 
     pub(crate) fn place() -> Where<'static> {

@@ -6,7 +6,7 @@
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};
 use crate::catalogue::implementation::OF_DEBIAN;
-use crate::catalogue::{By, Kind, Mpi, TESTS, Transport};
+use crate::catalogue::{By, Family, Kind, Mpi, TESTS, Transport};
 use crate::nodes::Where;
 use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
@@ -124,7 +124,7 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, offers: &Offers) ->
             let lacks = OF_DEBIAN.into_iter().find(|program| !has(program));
             return lacks.map(|lacks| format!("there is no {lacks} in PATH (Debian: mpich, libmpich-dev)"));
         }
-        Offers::Stock(name) => return Some(format!("{name} has no such transport")),
+        Offers::Stock(family) => return Some(format!("{} has no such transport", family.name())),
     };
     let component = |component: &str| {
         let name = component.trim_start_matches("mca:").trim_end_matches(':').replace(':', "/");
@@ -142,14 +142,13 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, offers: &Offers) ->
 enum Offers {
     /// The Open MPI in `PATH`, as its `ompi_info --parsable` lists it: `mca:btl:tcp:` begins the line of a component.
     OpenMpi(String),
-    /// The stock MPI of this name.
-    Stock(String),
+    Stock(Family),
 }
 
 impl Offers {
     fn here(mpi: Mpi, environment: &[(String, String)]) -> Result<Self> {
         if let Mpi::Stock(stock) = mpi {
-            return Ok(Self::Stock(stock.name.to_owned()));
+            return Ok(Self::Stock(stock.family));
         }
         let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
         let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_stock_mpi_is_measured_over_its_own_transports_and_debians_mpich_is_left_out_where_it_is_missing() {
-        let place = Where { kind: Kind::SoftHca, ..stock_place() };
+        let place = Where { kind: Kind::SoftHca, ..stock_place(Family::Mpich) };
         let plan = |wanted: &Wanted, tools: &[&str]| {
             let all = place.mpi.transports(place.kind);
             of_machine(place, wanted, &all, &|name| tools.contains(&name), &Offers::here(place.mpi, &[])?)

@@ -5,30 +5,43 @@
 
 use super::mpi::ucx_environment;
 use crate::catalogue::implementation::OF_DEBIAN;
-use crate::catalogue::{Stock, Transport};
+use crate::catalogue::{Family, Stock, Transport};
 use crate::nodes::Where;
 use anyhow::{Result, bail};
 
-/// Returns the launcher, without the ranks, which it binds to the processors that perftest gets.
+/// Returns the launcher, without the ranks, which get the processors of perftest.
 pub(super) fn mpiexec(place: Where, stock: Stock, transport: Transport) -> Result<Vec<String>> {
     let launcher = match transport {
         Transport::Ibex | Transport::Tcp => stock.folder.join("bin/mpiexec").display().to_string(),
         Transport::Ucx => OF_DEBIAN[0].to_owned(),
-        _ => bail!("there is no {} over {}", stock.name, transport.name()),
+        _ => bail!("there is no {} over {}", stock.family.name(), transport.name()),
     };
-    let processors = place.processors.map_or_else(|| "core".to_owned(), |[one, other]| format!("user:{one},{other}"));
-    Ok(vec![launcher, "-bind-to".to_owned(), processors])
+    let mut words = vec![launcher];
+    if stock.family == Family::Mpich || transport == Transport::Ucx {
+        let pair = place.processors.map_or_else(|| "core".to_owned(), |[one, other]| format!("user:{one},{other}"));
+        words.extend(["-bind-to".to_owned(), pair]);
+    }
+    Ok(words)
 }
 
 /// Returns the variables that permit a message a single transport.
 pub(super) fn environment(place: Where, stock: Stock, transport: Transport) -> Vec<(String, String)> {
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let mut variables = vec![variable("MPIR_CVAR_NOLOCAL", "1")];
+    let of_mpich = variable("MPIR_CVAR_NOLOCAL", "1");
     if transport == Transport::Ucx {
-        variables.extend(ucx_environment(place));
-        return variables;
+        return [of_mpich].into_iter().chain(ucx_environment(place)).collect();
     }
-    variables.extend([variable("MPIR_CVAR_CH4_NETMOD", "ofi"), variable("FI_PROVIDER", transport.name())]);
+    let name = transport.name();
+    let mut variables = vec![variable("FI_PROVIDER", name)];
+    match stock.family {
+        Family::Mpich => variables.extend([of_mpich, variable("MPIR_CVAR_CH4_NETMOD", "ofi")]),
+        Family::Intel => {
+            variables.extend([variable("I_MPI_OFI_PROVIDER", name), variable("I_MPI_FABRICS", "ofi")]);
+            variables.push(variable("I_MPI_ROOT", &stock.folder.display().to_string()));
+            let list = place.processors.map(|pair| pair.map(|processor| processor.to_string()).join(","));
+            variables.extend(list.map(|list| variable("I_MPI_PIN_PROCESSOR_LIST", &list)));
+        }
+    }
     if transport == Transport::Ibex {
         variables.push(variable("FI_PROVIDER_PATH", &stock.provider.display().to_string()));
     } else if !place.interface.is_empty() {
@@ -49,34 +62,47 @@ mod tests {
         Ok(mpi::command(place, transport, &tests, &[8])?.join(" "))
     }
 
-    fn told(transport: Transport) -> String {
-        let variables = mpi::environment(stock_place(), transport).into_iter();
+    fn told(place: Where, transport: Transport) -> String {
+        let variables = mpi::environment(place, transport).into_iter();
         variables.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn itself_runs_over_libfabric_and_debians_mpich_runs_its_own_programs_over_ucx() {
-        let itself = "/t/mpich/bin/mpiexec -bind-to core -n 2 /t/mpi/ibex_mpi_bench --tests latency --sizes 8";
-        for transport in [Transport::Ibex, Transport::Tcp] {
-            assert_eq!(line(stock_place(), transport).unwrap(), itself);
-        }
         let debian = "mpiexec.mpich -bind-to core -n 2 /t/debian/ibex_mpi_bench --tests latency --sizes 8";
-        assert_eq!(line(stock_place(), Transport::Ucx).unwrap(), debian);
-        let error = line(stock_place(), Transport::Openib).unwrap_err().to_string();
+        for (family, bound) in [(Family::Mpich, " -bind-to core"), (Family::Intel, "")] {
+            let place = stock_place(family);
+            let itself = format!("/t/stock/bin/mpiexec{bound} -n 2 /t/mpi/ibex_mpi_bench --tests latency --sizes 8");
+            assert_eq!(
+                [Transport::Ibex, Transport::Tcp].map(|one| line(place, one).unwrap()),
+                [itself.clone(), itself]
+            );
+            assert_eq!(line(place, Transport::Ucx).unwrap(), debian);
+        }
+        let error = line(stock_place(Family::Mpich), Transport::Openib).unwrap_err().to_string();
         assert_eq!(error, "there is no MPICH over openib");
     }
 
     #[test]
     fn ranks_share_no_memory_and_have_one_transport_on_the_measured_device() {
-        let shared = "MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=";
-        assert_eq!(told(Transport::Ibex), format!("{shared}ibex FI_PROVIDER_PATH=/t/lib/libfabric"));
-        assert_eq!(told(Transport::Tcp), format!("{shared}tcp FI_TCP_IFACE=veth0"));
-        assert!(told(Transport::Ucx).starts_with("MPIR_CVAR_NOLOCAL=1 UCX_TLS=rc,ud,self UCX_NET_DEVICES=rxe0:1"));
+        for (family, shares_none) in [
+            (Family::Mpich, |_| "MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi".to_owned()),
+            (Family::Intel, |name| format!("I_MPI_OFI_PROVIDER={name} I_MPI_FABRICS=ofi I_MPI_ROOT=/t/stock")),
+        ] as [(Family, fn(&str) -> String); 2]
+        {
+            let place = stock_place(family);
+            let ibex = format!("FI_PROVIDER=ibex {} FI_PROVIDER_PATH=/t/lib/libfabric", shares_none("ibex"));
+            let tcp = format!("FI_PROVIDER=tcp {} FI_TCP_IFACE=veth0", shares_none("tcp"));
+            assert_eq!([Transport::Ibex, Transport::Tcp].map(|one| told(place, one)), [ibex, tcp]);
+            let ucx = told(place, Transport::Ucx);
+            assert!(ucx.starts_with("MPIR_CVAR_NOLOCAL=1 UCX_TLS=rc,ud,self UCX_NET_DEVICES=rxe0:1"), "{ucx}");
+        }
     }
 
     #[test]
     fn its_ranks_have_the_processors_of_perftest() {
-        let place = Where { processors: Some([0, 2]), ..stock_place() };
-        assert!(line(place, Transport::Ibex).unwrap().contains(" -bind-to user:0,2 -n 2 "));
+        let place = |family| Where { processors: Some([0, 2]), ..stock_place(family) };
+        assert!(line(place(Family::Mpich), Transport::Ibex).unwrap().contains(" -bind-to user:0,2 -n 2 "));
+        assert!(told(place(Family::Intel), Transport::Ibex).contains("I_MPI_PIN_PROCESSOR_LIST=0,2"));
     }
 }

@@ -56,7 +56,7 @@ mod tests {
     fn the_pages_have_a_place_for_each_command() {
         for (page, commands) in [
             ("benchmarks.md", &["bench", "bench --mpi 5", "bench --tests pieces,share,outstanding_rate"][..]),
-            ("benchmarks.md", &["bench --mpi mpich --tests instructions"]),
+            ("benchmarks.md", &["bench --mpi mpich --tests instructions", "bench --mpi intel --tests instructions"]),
             ("events-cost.md", &["bench --events"]),
             ("study.md", &["bench --study --full"]),
         ] {

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// two applications, and the detection of injected faults (docs/study.md, which `IBEX_WRITE_DOCS` has it write)
     #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
-    /// Under this Open MPI, 4.1 or 5, or over the libfabric provider under a stock MPICH, `mpich`; 5 runs in a
+    /// Under this Open MPI, 4.1 or 5, or over the libfabric provider under a stock MPI, mpich or intel; 5 runs in a
     /// Debian 13 root made for it where this machine has another [default: this machine's Open MPI]
     #[arg(long, value_name = "MPI")]
     mpi: Option<Named>,
@@ -48,7 +48,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
     let (series, stock) = match arguments.mpi {
-        Some(Named::Stock(stock)) => (None, Some(Parts::of(&workspace, stock))),
+        Some(Named::Stock(family)) => (None, Some(Parts::of(&workspace, family))),
         Some(Named::OpenMpi(series)) => (Some(series), None),
         None => (None, None),
     };

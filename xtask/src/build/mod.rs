@@ -198,7 +198,8 @@ pub(crate) fn programs_of(workspace: &Workspace, folder: &str, mpicc: &Path, to:
     let compiler = Compiler::new(mpicc.to_path_buf(), "-lm", to.to_path_buf());
     // gcc takes the MPI_STATUSES_IGNORE of Debian's MPICH for the address of an array without elements.
     let options = &["-Wno-stringop-overflow"];
-    compiled(workspace, folder, &Compiler { is_for_all_mpis: true, options, ..compiler })
+    let root = mpicc.ancestors().nth(2).map(Path::to_path_buf);
+    compiled(workspace, folder, &Compiler { is_for_all_mpis: true, options, root, ..compiler })
 }
 
 /// Compiles tools to preload, which are libraries: `NAME.so`.
@@ -221,11 +222,13 @@ struct Compiler {
     extension: &'static str,
     /// Whether it leaves out programs that need Open MPI.
     is_for_all_mpis: bool,
+    /// Prefix of a stock MPI, which the compiler wrapper of Intel MPI gets from its environment.
+    root: Option<PathBuf>,
 }
 
 impl Compiler {
     fn new(program: PathBuf, library: &'static str, to: PathBuf) -> Self {
-        Self { program, options: &[], library, to, extension: "", is_for_all_mpis: false }
+        Self { program, options: &[], library, to, extension: "", is_for_all_mpis: false, root: None }
     }
 }
 
@@ -260,6 +263,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &Path) -> Result<()> {
     let mut compile = Command::new(&compiler.program);
+    compile.envs(compiler.root.iter().map(|root| ("I_MPI_ROOT", root)));
     compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(compiler.options);
     compile.arg("-o").arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;

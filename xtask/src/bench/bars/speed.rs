@@ -222,7 +222,12 @@ pub(super) mod tests {
     #[test]
     fn a_stock_mpi_has_the_bars_of_debians_mpich_alone() {
         let folder = std::path::Path::new("/t");
-        let mpich = Mpi::Stock(ibex_bench::Stock { name: "MPICH", folder, provider: folder, of_debian: folder });
+        let mpich = Mpi::Stock(ibex_bench::Stock {
+            family: ibex_bench::Family::Mpich,
+            folder,
+            provider: folder,
+            of_debian: folder,
+        });
         let rows = [("ibex", 81.0), ("ucx", 100.0)].map(|(transport, count)| row("instructions", transport, 8, count));
         let verdicts = verdicts(Kind::SoftHca, mpich, &report(&rows));
         assert_eq!((verdicts.len(), verdicts[0].outcome), (OF_STOCK.len(), Outcome::NotMet));
