@@ -4,10 +4,9 @@
 //! Threads: plain data. Tests: below; tests/log.rs, tests/trace.rs.
 
 use ibex_trace::ElementKind::{self, I32, I64, U32, U64};
-use ibex_trace::{GROUPS, MOST_ELEMENTS, MOST_TYPES};
+use ibex_trace::{Chosen, GROUPS, MOST_ELEMENTS, MOST_TYPES};
 
 use crate::mpi;
-use crate::settings::{self, Chosen};
 
 /// Largest size of an event's data, in words of 8 bytes.
 pub(crate) const WORDS: usize = 16;
@@ -57,7 +56,7 @@ pub(crate) fn choose(variable: &str, chosen: &Chosen, types: &[EventType]) -> Ve
     let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
     let (chosen, unknown) = chosen.choose(&names);
     // All ranks would print the same, so rank 0 does.
-    if !unknown.is_empty() && settings::launched_rank().is_none_or(|rank| rank == 0) {
+    if !unknown.is_empty() && ibex_trace::launched_rank().is_none_or(|rank| rank == 0) {
         let known: Vec<&str> = types.iter().map(EventType::short).collect();
         mpi::complain(&format!(
             "{variable}: there is no event and no group {}; use the groups {}, or the events {}",

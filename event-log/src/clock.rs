@@ -6,12 +6,9 @@
 
 use std::ffi::c_int;
 
-use ibex_trace::{Clock, ClockSample, Relation, Source};
+use ibex_trace::{ClockSample, Relation};
 
 use crate::mpi;
-
-/// Number of readings of a source's clock for one sample; the fastest one counts.
-const READINGS: usize = 5;
 
 /// Number of samples of a source that are kept: an event may be delivered that many passes of the writing thread late.
 const KEPT: usize = 16;
@@ -37,7 +34,7 @@ impl Clocks {
         for index in 0..mpi::source_count().unsigned_abs() as usize {
             if self.sources.len() == index {
                 let Ok(source) = mpi::source(index as c_int) else { return };
-                let (is_host, relation) = (is_host(&source), Relation::new(source.ticks_per_second.max(1)));
+                let (is_host, relation) = (source.is_host(), Relation::new(source.ticks_per_second.max(1)));
                 self.sources.push(Sampled { name: source.name, is_host, relation });
             }
             let Sampled { is_host, relation, .. } = &mut self.sources[index];
@@ -58,38 +55,14 @@ impl Clocks {
     }
 }
 
-/// Returns whether a source's ticks are those of the host's monotonic clock.
-pub(crate) fn is_host(source: &Source) -> bool {
-    source.name.starts_with("host:") && source.ticks_per_second == 1_000_000_000
-}
-
 /// Returns the time of a source's clock, between two readings of the host's.
 pub(crate) fn sample(source: usize, is_host: bool) -> Option<ClockSample> {
-    let Reading { shown, around: (before, after) } = narrowest(|| mpi::source_now(source as c_int))?;
-    // If it is the same clock, its rate is known, and the reading itself is exact.
-    let (before, after) = if is_host && (before..=after).contains(&shown) { (shown, shown) } else { (before, after) };
-    Some(ClockSample { clock: Clock::Source(source as u8), shown: u64::try_from(shown).ok()?, before, after })
+    ClockSample::of_source(source as u8, is_host, mpi::monotonic, || mpi::source_now(source as c_int))
 }
 
 /// Returns the nanoseconds to add to the monotonic clock for the time of day.
 pub(crate) fn calendar_offset() -> i64 {
-    let reading = narrowest(|| Some(mpi::calendar()));
-    reading.map_or(0, |Reading { shown, around: (before, after) }| shown - before.midpoint(after))
-}
-
-/// Reading of a clock, and those of the monotonic clock before and after.
-struct Reading {
-    shown: i64,
-    around: (i64, i64),
-}
-
-fn narrowest(clock: impl Fn() -> Option<i64>) -> Option<Reading> {
-    let reading = |_| {
-        let before = mpi::monotonic();
-        let shown = clock()?;
-        Some(Reading { shown, around: (before, mpi::monotonic()) })
-    };
-    (0..READINGS).filter_map(reading).min_by_key(|reading| reading.around.1 - reading.around.0)
+    ibex_trace::calendar_offset(mpi::monotonic)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) fn begin(found: fn(Found)) {
     let every = every.unwrap_or(Some(settings::EVERY_DEFAULT));
     let answering = (rank == 0 && every.is_some()).then(|| Answering::open().ok().map(Arc::new)).flatten();
     let answers = answering.as_ref().map(|answering| answering.told(&datagrams::addresses()));
-    let clock = (settings::host(), settings::clock());
+    let clock = (ibex_trace::host(), ibex_trace::clock());
     // No lock is held meanwhile, because MPI may end the process, which calls `leave`.
     let Some((exchange, told, sample)) = Exchange::begin((rank, ranks), &clock, answers) else { return };
     if let Some(sample) = sample {

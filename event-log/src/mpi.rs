@@ -239,18 +239,9 @@ pub(crate) unsafe fn read_event(instance: MPI_T_event_instance, data: &mut [u64]
 
 /// Returns the monotonic clock in nanoseconds, which all processes of a host share.
 pub(crate) fn monotonic() -> i64 {
-    shows(libc::CLOCK_MONOTONIC)
-}
-
-/// Returns the time of day, in nanoseconds since 1970.
-pub(crate) fn calendar() -> i64 {
-    shows(libc::CLOCK_REALTIME)
-}
-
-fn shows(clock: libc::clockid_t) -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a local. Both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    // SAFETY: the pointer is to a local. Every Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ibex_trace::{BLOCK, Head, MOST_SOURCES, Writer};
+use ibex_trace::{BLOCK, Chosen, Head, MOST_SOURCES, Writer};
 
 use crate::calls;
 use crate::catalogue::{self, EventType};
@@ -20,7 +20,7 @@ use crate::meeting;
 use crate::mpi;
 use crate::recorder::Recorder;
 use crate::rings::{Rings, Task};
-use crate::settings::{self, Chosen};
+use crate::settings;
 use crate::target::Target;
 use crate::thread::lock;
 
@@ -184,19 +184,14 @@ impl Recording {
 
     fn head(&self, rank: Option<u32>) -> Head {
         let (ranks, is_spawned) = if rank.is_some() { (mpi::ranks(), mpi::is_spawned()) } else { (None, false) };
+        let head = Head::of_this_process(env!("CARGO_PKG_VERSION"));
         Head {
-            ibex: env!("CARGO_PKG_VERSION").to_owned(),
-            job: settings::job(settings::variable),
-            world: settings::world(settings::variable("PMIX_NAMESPACE").as_deref(), is_spawned),
-            rank: rank.or_else(settings::launched_rank),
+            world: ibex_trace::world(settings::variable("PMIX_NAMESPACE").as_deref(), is_spawned),
+            rank: rank.or(head.rank),
             ranks,
-            host: settings::host(),
-            clock: settings::clock(),
-            pid: self.process,
-            program: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
             calendar: clock::calendar_offset(),
             types: self.listening.types.iter().map(EventType::recorded).collect(),
-            sources: Vec::new(),
+            ..head
         }
     }
 
@@ -273,7 +268,7 @@ impl Recording {
         if !lost.is_empty() {
             let all: u64 = lost.iter().map(|(_, lost)| lost).sum();
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
-            let whose = settings::rank(settings::launched_rank(), self.process);
+            let whose = settings::rank(ibex_trace::launched_rank(), self.process);
             let reasons: Vec<_> = self.reasons().into_iter().filter(|(count, _)| *count > 0).collect();
             let reason = match &reasons[..] {
                 _ if is_unwritten => "they are not in its trace".to_owned(),
@@ -297,7 +292,7 @@ fn chosen_types() -> Vec<EventType> {
 fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
         let Ok(source) = mpi::source(known.len() as c_int) else { return };
-        let is_host = clock::is_host(&source);
+        let is_host = source.is_host();
         if writer.add_source(source).is_err() {
             return;
         }

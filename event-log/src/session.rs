@@ -5,13 +5,15 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use ibex_trace::Chosen;
+
 use crate::catalogue;
 use crate::listening::Listening;
 use crate::mpi;
 use crate::output::Output;
 use crate::recording;
 use crate::rings::{Rings, Task};
-use crate::settings::{self, Chosen};
+use crate::settings;
 use crate::thread::lock;
 use crate::writer::Writer;
 
@@ -117,12 +119,12 @@ impl Session {
         if lock(&self.writer).is_open() {
             return;
         }
-        let rank = settings::rank(rank.or_else(settings::launched_rank), self.process);
+        let rank = settings::rank(rank.or_else(ibex_trace::launched_rank), self.process);
         let file = settings::variable("IBEX_LOG_FILE");
         if self.is_list && file.is_none() && rank != "0" {
             return;
         }
-        let host = settings::host();
+        let host = ibex_trace::host();
         let name = settings::file(file.as_deref(), &rank, &host, self.process);
         let program = std::env::args_os().next().unwrap_or_default();
         let whose = format!("rank {rank}, host {host}, process {}, {}", self.process, program.display());
