@@ -2,6 +2,7 @@
 //! The structures of a [`Job`]. The reader of traces (`read/`) fills them. Ranks, ports, communicators and messages are
 //! indexes of the job's vectors. Unknown values are `None`, never 0.
 
+use ibex_trace::{TAGGED, UNTAGGED};
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
@@ -147,8 +148,9 @@ pub struct Search {
     pub queue: Queue,
     /// The sender of the message, or the source of the receive or probe: a rank in the communicator; negative: any.
     pub peer: i32,
-    /// The tag of the message, receive or probe; -1: any.
-    pub tag: i32,
+    /// The tag of the message, receive or probe; -1: any. That of libfabric's has 64 bits, see
+    /// [`Communicator::tag_text`].
+    pub tag: i64,
     /// Length of the queue.
     pub length: Option<u32>,
     /// Index in [`Job::messages`] of the message that was found, or that the receive gets later; `None` for a probe.
@@ -238,6 +240,19 @@ named! {
     SameHost "same host"
 }
 
+impl Communicator {
+    /// Whether it stands for libfabric's messages, whose tags have 64 bits.
+    pub fn is_of_libfabric(&self) -> bool {
+        matches!(self.context, TAGGED | UNTAGGED)
+    }
+
+    /// Returns a tag as people read it: of MPI a number, of libfabric's messages hexadecimal, because an MPI packs
+    /// several numbers into one.
+    pub fn tag_text(&self, tag: i64) -> String {
+        if self.is_of_libfabric() { format!("{tag:#x}") } else { tag.to_string() }
+    }
+}
+
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
@@ -247,8 +262,8 @@ pub struct Message {
     pub receiver: u32,
     /// Its communicator, an index in [`Job::communicators`].
     pub communicator: u32,
-    /// Its tag; negative in collective operations.
-    pub tag: i32,
+    /// Its tag; negative in collective operations. That of libfabric's has 64 bits, see [`Communicator::tag_text`].
+    pub tag: i64,
     /// Its bytes.
     pub bytes: u64,
     /// Its protocol.

@@ -148,7 +148,7 @@ fn message(number: u64, ranks: u64, now: i64, numbers: &mut Numbers) -> Message 
         sender: sender as u32,
         receiver: receiver as u32,
         communicator: 0,
-        tag: if number.is_multiple_of(11) { -17 } else { (number % 7) as i32 },
+        tag: if number.is_multiple_of(11) { -17 } else { (number % 7) as i64 },
         bytes,
         protocol: Some(protocol),
         reason: Some(Reason::Size),

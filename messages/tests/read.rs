@@ -4,6 +4,7 @@
 mod simulated;
 
 use ibex_messages::{ByAdapter, Job, Message, Protocol};
+use ibex_trace::TAGGED;
 use simulated::{Envelope, Numbers, Process, START, WHOLE, Written, envelope};
 
 fn time(time: Option<ibex_messages::Time>) -> Option<i64> {
@@ -105,6 +106,35 @@ fn a_message_has_the_times_of_its_events() {
     assert_eq!((receive.unexpected, time(receive.removed), message.delay()), (None, Some(141), Some(38)));
     assert_eq!((job.ports[0].device.as_str(), job.ports[0].gid.as_str()), ("mlx5_0", "fe80::1"));
     assert_eq!((job.communicators.len(), job.communicators[0].name.as_str()), (1, "MPI_COMM_WORLD"));
+}
+
+#[test]
+fn messages_of_libfabric_are_between_processes_with_any_numbers_and_have_tags_of_64_bits() {
+    let tag = 1_i64 << 40 | 5;
+    let of = |peer, tag| Envelope { context: TAGGED.into(), ..envelope(peer, tag, 64) };
+    let mut processes = [Process::default(), Process::default()];
+    let posted: Vec<i64> =
+        [tag, tag | i64::MIN].iter().zip([10, 20]).map(|(tag, at)| processes[1].post(at, &of(-1, *tag))).collect();
+    for (at, tag) in [(100, tag | i64::MIN), (200, tag)] {
+        processes[0].send(at, &of(905, tag));
+        let id = posted[usize::from(tag < 0)];
+        processes[1].arrive(at + 40, &of(900, tag), Some((id, &of(-1, tag))));
+    }
+    // A process that has left no file.
+    processes[0].send(300, &of(7, tag));
+    let folder = simulated::folder("libfabric");
+    for (number, process) in [900, 905].iter().zip(&processes) {
+        simulated::write(&folder, (*number, 0), process, &WHOLE);
+    }
+    let job = simulated::read_folder(&folder);
+    assert_eq!(job.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [7, 900, 905]);
+    let of = |message: &Message| (message.sender, message.receiver, message.tag, message.receive.is_some());
+    let all: Vec<_> = job.messages.iter().map(of).collect();
+    // By the times at which the receives were posted.
+    assert_eq!(all, [(1, 2, tag, true), (1, 2, tag | i64::MIN, true), (1, 0, tag, false)], "{:?}", job.faults);
+    let [communicator] = &job.communicators[..] else { panic!("{:?}", job.communicators) };
+    assert_eq!((communicator.name.as_str(), communicator.members.as_slice()), ("tagged messages", &[0, 1, 2][..]));
+    assert_eq!(communicator.tag_text(tag | i64::MIN), "0x8000010000000005");
 }
 
 #[test]

@@ -16,6 +16,13 @@ pub const MOST_TYPES: usize = 256;
 /// Most sources of a file: their numbers are a byte.
 pub const MOST_SOURCES: usize = 256;
 
+/// The context of tagged messages of libfabric (`fi_tagged(3)`), which no communicator of MPI has: their tags have 64
+/// bits, and the numbers of their peers are ranks in the job.
+pub const TAGGED: u32 = 0xffff_ff00;
+
+/// The context of messages of libfabric without tags (`fi_msg(3)`).
+pub const UNTAGGED: u32 = TAGGED + 1;
+
 /// Metadata of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

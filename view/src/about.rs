@@ -42,6 +42,8 @@ struct Known<'a> {
     name: &'a str,
     members: usize,
     remote: usize,
+    /// Whether its tags have 64 bits: those of libfabric's messages.
+    has_wide_tags: bool,
 }
 
 impl About<'_> {
@@ -52,6 +54,7 @@ impl About<'_> {
             name: &communicator.name,
             members: communicator.members.len(),
             remote: communicator.remote.len(),
+            has_wide_tags: communicator.is_of_libfabric(),
         };
         About {
             name: &job.name,

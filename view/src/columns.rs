@@ -15,7 +15,7 @@ pub(crate) const CHUNK: usize = 32768;
 /// Writes the summaries of all messages, as blocks `messages-0`, `messages-1`, ..
 pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn Write) -> io::Result<()> {
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let mut columns: [Column; 15] = Default::default();
+        let mut columns: [Column; 16] = Default::default();
         let mut before = start;
         for row in chunk {
             let message = &job.messages[row.place];
@@ -24,7 +24,8 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
                 row.from.since(row.first),
                 row.to.since(row.from),
                 row.last.since(row.to),
-                i64::from(message.tag),
+                // Its lower half; the upper half of a tag of MPI only repeats the sign.
+                i64::from(message.tag as i32),
             ];
             let values = [
                 u64::from(row.lanes.0),
@@ -36,6 +37,7 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
                 wait(row.wait.map(|wait| wait.0)) as u64,
                 row.wait.map_or(0, |wait| wait.1 as u64),
                 u64::from(row.detail),
+                message.tag.cast_unsigned() >> 32,
             ];
             before = row.first;
             columns.iter_mut().zip(distances).for_each(|(column, distance)| column.push_signed(distance));

@@ -86,7 +86,8 @@ impl Spans {
             let of = &job.searches[place];
             let row = of.message.and_then(|message| self.rows.get(message as usize).copied().flatten());
             let is_found = known(of.is_found.map(u32::from));
-            [of.queue as i64, is_found, known(of.length), i64::from(of.peer), i64::from(of.tag), known(row)]
+            let halves = [i64::from(of.tag as i32), of.tag >> 32];
+            [of.queue as i64, is_found, known(of.length), i64::from(of.peer), halves[0], halves[1], known(row)]
         };
         write("searches", &self.searches, search, start, out)?;
         let fragment = |place: usize| {
@@ -184,7 +185,7 @@ mod tests {
         job.searches = vec![Search {
             queue: Queue::Unexpected,
             peer: -1,
-            tag: 7,
+            tag: 5 << 32 | 7,
             message: Some(2),
             is_found: Some(true),
             ..Search::made(1, at(110), at(120))
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(counts, [3, 1, 3, 0]);
         let calls = [(0, 200, 400, vec![-1]), (0, 500, 5000, vec![1]), (1, 100, 300, vec![0])];
         assert_eq!(found(&page, "calls-0"), calls);
-        assert_eq!(found(&page, "searches-0"), [(1, 110, 120, vec![1, 1, -1, -1, 7, 2])]);
+        assert_eq!(found(&page, "searches-0"), [(1, 110, 120, vec![1, 1, -1, -1, 7, 5, 2])]);
         let fragments = [(0, 70, 70, vec![-1, -1, 0]), (3, 60, 60, vec![-1, -1, 0]), (3, 90, 90, vec![64, 32, 1])];
         assert_eq!(found(&page, "fragments-0"), fragments);
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::text::{Column, bytes, duration, known, table, table_of};
 use crate::facts::counters::{self, Counters};
-use crate::top::peer_name;
+use crate::top::{is_of_job, peer_name};
 
 #[derive(Serialize)]
 pub(super) struct Counted {
@@ -109,7 +109,7 @@ fn of_peer(flight: &Flight, peer: &PeerFlight, now: u64) -> Peer {
     let told = |kind: Kind| {
         let of_it = |port: u8, rank: u32| (port, rank) == (peer.port, peer.peer.rank);
         // The ring names ranks only, so it cannot tell peers of another job apart.
-        let is_own = peer.peer.job == flight.job;
+        let is_own = is_of_job(flight, peer);
         flight.entries.iter().filter(|of| is_own && of.known() == Some(kind) && of_it(of.port, of.peer)).count()
     };
     let port = flight.ports.iter().find(|port| port.index == peer.port);

@@ -35,7 +35,9 @@ pub(super) struct Life {
     sender: String,
     receiver: String,
     communicator: String,
-    tag: i32,
+    tag: i64,
+    #[serde(skip)]
+    tag_text: String,
     bytes: u64,
     protocol: Option<Protocol>,
     reason: Option<Reason>,
@@ -85,6 +87,7 @@ impl Life {
                 name => name.to_owned(),
             }),
             tag: message.tag,
+            tag_text: tag_text(job, message),
             bytes: message.bytes,
             protocol: message.protocol,
             reason: message.reason,
@@ -103,6 +106,12 @@ impl Life {
             unknown: Unknown::of(job),
         })
     }
+}
+
+/// Returns the tag of a message as people read it.
+pub(super) fn tag_text(job: &Job, message: &Message) -> String {
+    let communicator = job.communicators.get(message.communicator as usize);
+    communicator.map_or_else(|| message.tag.to_string(), |communicator| communicator.tag_text(message.tag))
 }
 
 /// Returns the time of the call of the send; if that is unknown, of its first bytes or rendezvous request.
@@ -161,7 +170,11 @@ fn moments(job: &Job, message: &Message) -> Vec<Moment> {
 impl fmt::Display for Life {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to, size) = (&self.sender, &self.receiver, bytes(self.bytes));
-        writeln!(f, "From rank {from} to rank {to}, {size}, tag {}, communicator {}", self.tag, self.communicator)?;
+        writeln!(
+            f,
+            "From rank {from} to rank {to}, {size}, tag {}, communicator {}",
+            self.tag_text, self.communicator
+        )?;
         if let Some(protocol) = self.protocol {
             let reason = self.reason.map(|reason| format!(", because: {}", reason.name())).unwrap_or_default();
             writeln!(f, "{}{reason}", protocol.name())?;

@@ -8,6 +8,7 @@ use std::fmt;
 use ibex_messages::{Job, WaitKind};
 use serde::Serialize;
 
+use super::life::tag_text;
 use super::text::{self, duration, known, name, table};
 use super::unknown::Unknown;
 
@@ -46,7 +47,9 @@ struct Pair {
 struct One {
     from: String,
     to: String,
-    tag: Option<i32>,
+    tag: Option<i64>,
+    #[serde(skip)]
+    tag_text: Option<String>,
     bytes: Option<u64>,
     begin_nanoseconds: i64,
     nanoseconds: i64,
@@ -81,6 +84,7 @@ impl Waits {
                 from: name(job, *from),
                 to: name(job, *to),
                 tag: message.map(|place| job.messages[place].tag),
+                tag_text: message.map(|place| tag_text(job, &job.messages[place])),
                 bytes: message.map(|place| job.messages[place].bytes),
                 begin_nanoseconds: *begin,
                 nanoseconds: *took,
@@ -145,7 +149,7 @@ impl fmt::Display for Waits {
                 vec![
                     of.from.clone(),
                     of.to.clone(),
-                    known(of.tag, |tag| tag.to_string()),
+                    known(of.tag_text.clone(), |tag| tag),
                     known(of.bytes, text::bytes),
                     duration(of.begin_nanoseconds),
                     duration(of.nanoseconds),

@@ -117,7 +117,7 @@ impl<'a> Writer<'a> {
             Region::Search(place) => {
                 let search = &self.job.searches[place as usize];
                 let number = SEARCH.iter().find(|(queue, _)| *queue == search.queue).map_or(0, |(_, number)| *number);
-                let mut attributes = vec![(PEER, Value::Signed(search.peer)), (TAG, Value::Signed(search.tag))];
+                let mut attributes = vec![(PEER, Value::Signed(search.peer)), (TAG, Value::Signed(search.tag as i32))];
                 attributes.extend(search.length.map(|length| (LENGTH, Value::Number(length))));
                 (number, attributes)
             }
@@ -224,6 +224,8 @@ impl<'a> Writer<'a> {
 
 fn communication(message: &Message, peer: u32, request: u64) -> Communication {
     let Message { communicator, tag, bytes, .. } = *message;
+    // The format has 32 bits; of a tag of libfabric's, the lower half.
+    let tag = tag as u32;
     Communication { peer, communicator, tag, bytes, request }
 }
 

@@ -233,8 +233,7 @@ impl<W: Write> Writer<'_, W> {
             }
             Region::Search(place) => {
                 let search = &self.job.searches[place as usize];
-                let mut annotations =
-                    vec![number("peer", i64::from(search.peer)), number("tag", i64::from(search.tag))];
+                let mut annotations = vec![number("peer", i64::from(search.peer)), number("tag", search.tag)];
                 annotations.extend(search.length.map(|length| number("queue length", i64::from(length))));
                 (Track::Thread(thread), queues + search.queue as usize, annotations)
             }
@@ -323,7 +322,7 @@ impl<W: Write> Writer<'_, W> {
             number("from rank", self.rank(message.sender)),
             number("to rank", self.rank(message.receiver)),
             number("communicator", i64::from(message.communicator)),
-            number("tag", i64::from(message.tag)),
+            number("tag", message.tag),
             number("bytes", message.bytes.cast_signed()),
             number("rails", i64::from(message.rails)),
         ];

@@ -268,7 +268,7 @@ fn controlled(site: &mut Site) -> Result<()> {
     let launch = launch.environment("IBEX_LOG_EVENTS", "comm_req_activate").environment("IBEX_LOG_FILE", &log);
     recorded(launch, &place, "")?.passes(site)?;
     let job = ibex_messages::Job::read(&sound(&trace(&place))?);
-    let of = |tag: i32| job.messages.iter().filter(move |message| message.tag == tag).collect::<Vec<_>>();
+    let of = |tag: i64| job.messages.iter().filter(move |message| message.tag == tag).collect::<Vec<_>>();
     for (tag, wanted) in [(1, EACH), (2, 0), (3, EACH)] {
         let messages = of(tag);
         let is_whole = |message: &&&ibex_messages::Message| {

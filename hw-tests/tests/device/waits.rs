@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// A planted wait, in nanoseconds; without a kind there is none.
 struct Planted {
-    tag: i32,
+    tag: i64,
     kind: Option<WaitKind>,
     least: i64,
     most: i64,
@@ -59,7 +59,7 @@ fn found(site: &mut Site, transports: &str) -> Result<()> {
     let job = Job::read(&sound(&trace(&place))?);
     ensure!(job.faults.is_empty(), "{:?}", job.faults);
     let waits = job.message_waits();
-    let waited = |tag: i32, kind: WaitKind| -> i64 {
+    let waited = |tag: i64, kind: WaitKind| -> i64 {
         let of = waits.iter().filter(|(message, wait)| job.messages[*message].tag == tag && wait.kind == kind);
         of.map(|(_, wait)| wait.to.since(wait.from)).sum()
     };

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ibex_trace::{TAGGED, UNTAGGED};
+
 use crate::model::{Communicator, Rank};
 use crate::read::groups::Group;
 use crate::read::pass::Process;
@@ -181,6 +183,8 @@ impl Communicators {
             communicator.name = match communicator.context {
                 0 => "MPI_COMM_WORLD".to_owned(),
                 1 if communicator.members.len() == 1 => "MPI_COMM_SELF".to_owned(),
+                TAGGED => "tagged messages".to_owned(),
+                UNTAGGED => "untagged messages".to_owned(),
                 _ => String::new(),
             };
         }

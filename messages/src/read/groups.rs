@@ -67,11 +67,11 @@ impl Groups {
 }
 
 impl Group {
-    /// Makes a communicator of ranks 0 to `size` of one job, such as `MPI_COMM_WORLD`, which no event describes.
-    pub(crate) fn assumed(context: u32, rank: u32, (process, size): (u32, u32), job: u32) -> Group {
-        let run = Run { first: 0, count: size, process, stride: 1, job };
-        let runs = [vec![run], Vec::new()];
-        Group { context, rank: rank.cast_signed(), size: [size, 0], runs, ..Group::default() }
+    /// Makes a communicator of these processes of one job, such as `MPI_COMM_WORLD`, which no event describes.
+    pub(crate) fn assumed(context: u32, rank: i32, processes: &[u32], job: u32) -> Group {
+        let run = |(first, process): (u32, &u32)| Run { first, count: 1, process: *process, stride: 0, job };
+        let runs = [(0..).zip(processes).map(run).collect(), Vec::new()];
+        Group { context, rank, size: [processes.len() as u32, 0], runs, ..Group::default() }
     }
 
     /// Whether no event has described the members of a side from this rank on.

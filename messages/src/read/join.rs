@@ -17,7 +17,7 @@ pub(crate) struct Key {
     communicator: u32,
     sender: u32,
     receiver: u32,
-    tag: i32,
+    tag: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 use crate::read::calls::Calls;
-use crate::read::half::{ANY, Continued, Envelope, Received, Route, Sent};
+use crate::read::half::{Continued, Envelope, Received, Route, Sent};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Element, Seen, Step};
 use crate::time::Time;
@@ -317,7 +317,7 @@ impl Matching {
         }
         // Receives whose messages' events are lost.
         for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.side.begun.is_some()) {
-            if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
+            if posted.envelope.is_known() && posted.envelope.is_certain() {
                 let nothing = Arrival { envelope: posted.envelope, thread: posted.side.thread, ..Arrival::default() };
                 received.push(nothing.received(Some(posted), calls));
             } else {
@@ -354,7 +354,8 @@ fn envelope(seen: &Seen<'_>) -> Envelope {
     Envelope {
         context: seen.unsigned(Element::Context),
         peer: seen.signed(Element::Peer),
-        tag: seen.signed(Element::Tag),
+        tag: seen.value(Element::Tag).cast_signed(),
+        ignore: seen.value(Element::Ignore),
         bytes: seen.value(Element::Bytes),
     }
 }

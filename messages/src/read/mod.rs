@@ -19,7 +19,7 @@ mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use ibex_trace::{Folder, Reader, Timeline};
+use ibex_trace::{Folder, Reader, TAGGED, Timeline, UNTAGGED};
 
 use crate::model::{Fragment, Job, Loss, Message, Queue, Rank, Search};
 use crate::read::communicators::{Communicators, Worlds};
@@ -150,6 +150,9 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
         let peers = peers.chain(process.operations.iter().map(|operation| operation.peer));
         let peers: HashSet<u32> = peers.filter(|peer| *peer < MOST_RANKS).collect();
         told.extend(peers.into_iter().map(|peer| (world, peer)));
+        let of_libfabric = process.envelopes().filter(|of| of.is_of_libfabric());
+        let peers = of_libfabric.filter_map(|of| u32::try_from(of.peer).ok().filter(|peer| *peer < MOST_RANKS));
+        told.extend(peers.map(|peer| (world, peer)));
     }
     let own: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
     for (world, rank) in told.difference(&own) {
@@ -158,20 +161,15 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
     let mut worlds = Worlds::complete(processes, &mut job.ranks);
     job.ranks.sort_by_key(|rank| (rank.world, rank.rank));
     worlds.sorted(&job.ranks);
-    let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for rank in &job.ranks {
-        let size = sizes.entry(rank.world).or_default();
-        *size = (*size).max(rank.rank + 1);
+        members.entry(rank.world).or_default().push(rank.rank);
     }
-    // Worlds have no gaps, so each rank has an index.
     for (process, file) in processes.iter_mut().zip(files) {
         let (world, rank) = file.rank;
-        let size = sizes.get(&world).copied().unwrap_or(0);
-        let is_full = (0..size).all(|rank| worlds.place(world, rank).is_some());
-        let job_number = worlds.job(world);
-        assume(process, rank, size, job_number, is_full);
+        assume(process, rank, members.get(&world).map_or(&[], Vec::as_slice), worlds.job(world));
     }
-    let numbered = |group: &Group| group.context > 1 && group.made.is_none();
+    let numbered = |group: &Group| (2..TAGGED).contains(&group.context) && group.made.is_none();
     if processes.iter().any(|process| process.groups.0.iter().any(numbered)) {
         job.faults
             .push("Some communicators have unknown members and are shown with all ranks of the world.".to_owned());
@@ -186,17 +184,28 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
     worlds
 }
 
-/// Adds `MPI_COMM_WORLD` and `MPI_COMM_SELF` (contexts 0 and 1 in Open MPI), whose events a late recorder misses.
-fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) {
+/// Adds communicators that no event describes: `MPI_COMM_WORLD` and `MPI_COMM_SELF` (contexts 0 and 1 in Open MPI),
+/// whose events a late recorder misses, and one of all processes for libfabric's messages. `ranks`: of the world, in
+/// order.
+fn assume(process: &mut Process, rank: u32, ranks: &[u32], job: u32) {
     let known: HashSet<u32> = process.groups.0.iter().map(|group| group.context).collect();
-    let sent = process.sends.iter().map(|sent| &sent.envelope);
-    let all = sent.chain(process.received.iter().map(|received| &received.envelope));
-    let used: BTreeSet<u32> = all.map(|of| of.context).collect();
-    for context in used.into_iter().filter(|context| is_full && !known.contains(context)) {
+    let used: BTreeSet<u32> = process.envelopes().map(|of| of.context).collect();
+    let is_full = ranks.last().is_some_and(|last| *last as usize == ranks.len() - 1);
+    let place = |rank: u32| ranks.binary_search(&rank).map_or(i32::MAX, |place| place as i32);
+    for context in used.into_iter().filter(|context| !known.contains(context)) {
         match context {
-            0 => process.groups.0.push(Group::assumed(0, rank, (0, size), job)),
-            1 => process.groups.0.push(Group::assumed(1, 0, (rank, 1), job)),
+            0 if is_full => process.groups.0.push(Group::assumed(0, place(rank), ranks, job)),
+            1 if is_full => process.groups.0.push(Group::assumed(1, 0, &[rank], job)),
+            TAGGED | UNTAGGED => process.groups.0.push(Group::assumed(context, place(rank), ranks, job)),
             _ => {}
+        }
+    }
+    if !is_full {
+        // Events name a peer by its rank, which is not its place among the processes.
+        let sent = process.sends.iter_mut().map(|sent| &mut sent.envelope);
+        let all = sent.chain(process.received.iter_mut().map(|received| &mut received.envelope));
+        for of in all.filter(|of| of.is_of_libfabric()) {
+            of.peer = u32::try_from(of.peer).map_or(of.peer, place);
         }
     }
 }

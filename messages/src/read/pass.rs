@@ -10,7 +10,7 @@ use ibex_trace::{Error, Reader, Source};
 use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
-use crate::read::half::{Continued, Received, Sent};
+use crate::read::half::{Continued, Envelope, Received, Sent};
 use crate::read::matching::Matching;
 use crate::read::searches::{Searched, Searches};
 use crate::read::transfers::Transfers;
@@ -76,6 +76,12 @@ struct Pass {
 }
 
 impl Process {
+    /// Returns the envelopes of all halves of messages.
+    pub(crate) fn envelopes(&self) -> impl Iterator<Item = &Envelope> {
+        let sent = self.sends.iter().map(|sent| &sent.envelope);
+        sent.chain(self.received.iter().map(|received| &received.envelope))
+    }
+
     pub(crate) fn read(reader: &Reader, timeline: impl Fn(i64) -> i64) -> Process {
         let vocabulary = Vocabulary::new(reader.head());
         let mut pass = Pass {

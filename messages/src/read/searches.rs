@@ -57,7 +57,7 @@ impl Searches {
             thread,
             queue,
             peer: seen.signed(Element::Peer),
-            tag: seen.signed(Element::Tag),
+            tag: seen.value(Element::Tag).cast_signed(),
             length: seen.has(length).then(|| seen.unsigned(length)),
             message: None,
             is_found: (of != 0).then_some(false),

@@ -77,7 +77,7 @@ macro_rules! elements {
 
 elements! {
     Bytes "bytes" Call "call" Context "context" Count "count" Direction "direction" Event "event" First "first"
-    Id "id" Job "job" Kind "kind" Level "level" Message "message" Number "number" Offset "offset"
+    Id "id" Ignore "ignore" Job "job" Kind "kind" Level "level" Message "message" Number "number" Offset "offset"
     Operation "operation" Peer "peer" Port "port" Posted "posted" Process "process" Protocol "protocol"
     QueuePair "queue_pair" Rails "rails" Rank "rank" Reason "reason" Remote "remote_queue_pair" Request "request"
     Side "side" Size "size" Status "status" Stride "stride" Tag "tag" Unexpected "unexpected" Waiting "waiting"

@@ -37,7 +37,7 @@ fn elements(name: &str) -> &'static [&'static str] {
         "mpi_call_begin" | "mpi_call_end" => &["call", "number"],
         "mpi_pcontrol" => &["level"],
         "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "peer"],
-        _ => &["id", "bytes", "peer", "tag", "operation", "context", "posted", "unexpected"],
+        _ => &["id", "bytes", "peer", "tag", "operation", "context", "posted", "unexpected", "ignore"],
     }
 }
 

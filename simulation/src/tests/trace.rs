@@ -44,12 +44,12 @@ fn check_life(message: &Message) -> bool {
 }
 
 /// Sender, receiver, context number, tag and length of a message.
-type Of = (u32, u32, u32, i32, u64);
+type Of = (u32, u32, u32, i64, u64);
 
 /// Returns the messages that the processes of a world have sent, sorted.
 fn sent(world: &World) -> Vec<Of> {
     let of = |Sent { from, to, comm, tag, length, .. }: &Sent| {
-        (*from as u32, *to as u32, world.communicators.numbers[*comm], *tag, *length as u64)
+        (*from as u32, *to as u32, world.communicators.numbers[*comm], (*tag).into(), *length as u64)
     };
     let mut messages: Vec<_> = world.model.sent.iter().map(of).collect();
     messages.sort_unstable();
@@ -82,8 +82,10 @@ fn the_trace_of_a_program_has_the_life_of_each_message() {
     let mut operations: Vec<_> = (0..).zip(lengths).map(|(tag, length)| send(tag, length, Mode::Standard)).collect();
     operations[4] = send(4, 8, Mode::Synchronous);
     operations[7] = send(7, 500, Mode::Buffered);
-    let mut sends: Vec<_> =
-        (0..).zip(lengths).map(|(tag, length)| (u32::from(tag == 6), 1, context, tag, length as u64)).collect();
+    let mut sends: Vec<_> = (0..)
+        .zip(lengths)
+        .map(|(tag, length)| (u32::from(tag == 6), 1, context, i64::from(tag), length as u64))
+        .collect();
     sends.sort_unstable();
     let received = [2, 0, 5, 1, 4, 3, 6, 7];
     operations.extend(received.map(|tag| receive(tag, if tag == 5 { 100 } else { 1000 })));
@@ -111,7 +113,7 @@ fn the_trace_of_a_program_has_the_life_of_each_message() {
         let mut matched: Vec<_> =
             job.messages.iter().map(|one| (one.receive.map(|side| side.request), one.tag)).collect();
         matched.sort_unstable();
-        assert!(matched.iter().map(|(_, tag)| *tag).eq(received), "{matched:?}");
+        assert!(matched.iter().map(|(_, tag)| *tag).eq(received.map(i64::from)), "{matched:?}");
     }
     assert!(seen[0] > 10 && seen[1] > 10, "{seen:?}");
 }

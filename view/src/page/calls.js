@@ -58,7 +58,9 @@ function searchWords(search) {
   const length = s.length[search] < 0 ? "" : ` of length ${count(s.length[search])}`;
   const found = s.isFound[search] < 0 ? " by a probe" : s.isFound[search] > 0 ? ": found" : ": not found";
   const took = duration(s.ended[search] - s.begun[search]);
-  return `search of the ${QUEUES[s.queue[search]]}${length}, for ${peer}, tag ${s.tag[search] === -1 ? "any" : s.tag[search]}${found}, ${took}`;
+  const [low, high] = [s.tag[search], s.tagHigh[search]];
+  const tag = high === 0 || high === -1 ? (low === -1 && high === -1 ? "any" : high * 2 ** 32 + (low >>> 0)) : wideTag(high, low);
+  return `search of the ${QUEUES[s.queue[search]]}${length}, for ${peer}, tag ${tag}${found}, ${took}`;
 }
 
 /// Returns the message that a search, as `callAt` returns it, looks for.

@@ -83,7 +83,7 @@ const HELP = `<h2>Keys on the time line</h2><div><table>
   <tr><td><kbd>Esc</kbd></td><td>choose none; all ranks</td></tr><tr><td><kbd>c</kbd> <kbd>d</kbd></td><td>colour by protocol or wait; dark or light</td></tr>
   <tr><td><kbd>/</kbd></td><td>search</td></tr></table></div>
   <h2>Search</h2><p>All terms have to hold. Commas are alternatives; ranges are <code>A..B</code>, <code>&gt;A</code>, <code>&lt;B</code>.</p><div><table>
-  <tr><td><code>tag:17</code></td><td>tags below 0 are collective</td></tr><tr><td><code>size:4K..64K</code></td><td>bytes</td></tr>
+  <tr><td><code>tag:17</code></td><td>tags below 0 are collective; libfabric's: <code>tag:0x400000011</code></td></tr><tr><td><code>size:4K..64K</code></td><td>bytes</td></tr>
   <tr><td><code>rank:3</code></td><td>sends or receives (also <code>peer:</code>)</td></tr><tr><td><code>from:3 to:5</code></td><td>a pair</td></tr>
   <tr><td><code>host:node1</code></td><td>sends or receives</td></tr></table><table>
   <tr><td><code>comm:MPI_COMM_WORLD</code></td><td>name or context</td></tr><tr><td><code>protocol:read,fragments</code></td><td>as the legend</td></tr>

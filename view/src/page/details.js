@@ -46,7 +46,7 @@ function facts(place, life) {
   return [
     ["Message", `number ${place}${life.number ? `, ${count(life.number)} of its receiver` : ""}`],
     ["Bytes", count(m.bytes[place])],
-    ["Tag", `${m.tag[place]}${m.tag[place] < 0 ? " (a collective operation)" : ""}`],
+    ["Tag", `${tagOf(place)}${tagOf(place).startsWith("-") ? " (a collective operation)" : ""}`],
     ["Communicator", plain(`${name || `context ${context}`} (${group} ranks)`)],
     ["Protocol", `${PROTOCOLS[m.protocol[place]]}: ${PROTOCOL_MEANS[m.protocol[place]]}`],
     ["Why", REASONS[m.reason[place]]],

@@ -15,9 +15,15 @@ const rankTest = (values, isEither) => {
 /// Returns the index of a rank by its name: `3`, or `1:3` in another world than the first.
 const placeOfRank = (name) => about.ranks.findIndex((_, rank) => nameOf(rank) === name);
 
+/// A test for tags of 64 bits.
+const tagTest = (values) => {
+  const wanted = new Set(values.map((text) => `0x${BigInt(text).toString(16)}`));
+  return (place) => wanted.has(tagOf(place));
+};
+
 /// For each key: makes a test of a message's index from the values, or nothing if the values are invalid.
 const KEYS = {
-  tag: (values) => within(values, (text) => (/^-?\d+$/.test(text) ? +text : undefined), messages.tag),
+  tag: (values) => values.every((text) => /^0x[0-9a-f]+$/i.test(text)) ? tagTest(values) : within(values, (text) => (/^-?\d+$/.test(text) ? +text : undefined), messages.tag),
   size: (values) => within(values, sizeOf, messages.bytes),
   took: (values) => within(values, timeOf, messages.took),
   waited: (values) => within(values, timeOf, messages.waited),

@@ -104,7 +104,7 @@ function point({ offsetX: x, offsetY: y }) {
 function brief(place) {
   const m = messages;
   const lines = [
-    `<b>rank ${nameOf(rankOf(m.sender[place]))} → rank ${nameOf(rankOf(m.receiver[place]))}, ${bytes(m.bytes[place])}, tag ${m.tag[place]}</b>`,
+    `<b>rank ${nameOf(rankOf(m.sender[place]))} → rank ${nameOf(rankOf(m.receiver[place]))}, ${bytes(m.bytes[place])}, tag ${tagOf(place)}</b>`,
     `${PROTOCOLS[m.protocol[place]]}; ${duration(m.to[place] - m.from[place])} on its way, ${duration(m.took[place])} in all`,
   ];
   if (m.wait[place] > 0) lines.push(`<br>${WAITS[m.wait[place]]}: waited ${duration(m.waited[place])}`);

@@ -10,13 +10,18 @@ const messages = {
   loaded: 0,
   first: new Float64Array(TOTAL), last: new Float64Array(TOTAL), from: new Float64Array(TOTAL), to: new Float64Array(TOTAL),
   took: new Float64Array(TOTAL), sender: new Uint32Array(TOTAL), receiver: new Uint32Array(TOTAL),
-  communicator: new Uint32Array(TOTAL), tag: new Int32Array(TOTAL), bytes: new Float64Array(TOTAL),
+  communicator: new Uint32Array(TOTAL), tag: new Int32Array(TOTAL), tagHigh: new Uint32Array(TOTAL), bytes: new Float64Array(TOTAL),
   protocol: new Uint8Array(TOTAL), reason: new Uint8Array(TOTAL), wait: new Uint8Array(TOTAL), waited: new Float64Array(TOTAL),
   detail: new Uint8Array(TOTAL),
   /// The last moment of each STRIDE messages.
   ends: new Float64Array(Math.ceil(TOTAL / STRIDE)),
   standing: Array.from({ length: about.details + 1 }, () => []),
 };
+
+/// Returns a tag of 64 bits, from its halves.
+const wideTag = (high, low) => `0x${((BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)).toString(16)}`;
+const tagOf = (place) => (about.communicators[messages.communicator[place]]?.has_wide_tags
+  ? wideTag(messages.tagHigh[place], messages.tag[place]) : String(messages.tag[place]));
 
 const rankOf = (lane) => about.lanes[lane]?.rank ?? 0;
 const is = { complete: () => messages.loaded === TOTAL };
@@ -33,7 +38,7 @@ async function readMessages(progress) {
 function takeChunk(columns, begin) {
   const m = messages;
   const inOrder = [m.first, m.from, m.to, m.last, m.tag, m.took, m.sender, m.receiver, m.communicator, m.bytes, m.protocol,
-    m.reason, m.wait, m.waited, m.detail];
+    m.reason, m.wait, m.waited, m.detail, m.tagHigh];
   let length = 0;
   columns.forEach((column, place) => {
     // A tag is an Int32; its zigzag encoding may not fit into one.

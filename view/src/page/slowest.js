@@ -12,7 +12,7 @@ function drawSlowest(found) {
     <td class="number">${m.wait[place] > 0 ? duration(m.waited[place]) : "–"}</td>
     <td class="number">${bytes(m.bytes[place])}</td>
     <td>${nameOf(rankOf(m.sender[place]))} → ${nameOf(rankOf(m.receiver[place]))}</td>
-    <td class="number">${m.tag[place]}</td>
+    <td class="number">${tagOf(place)}</td>
     <td><i class="swatch" style="background:var(--protocol-${m.protocol[place]})"></i> ${PROTOCOLS[m.protocol[place]]}</td>
     <td class="number">${moment(m.first[place], 1000)}</td></tr>`);
   const none = '<tr><td colspan="8" class="quiet">No message with both ends in this stretch.</td></tr>';

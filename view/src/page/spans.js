@@ -3,7 +3,7 @@
 
 /// Columns of each kind, besides key, begin and end.
 const FIELDS = {
-  calls: ["function"], searches: ["queue", "isFound", "length", "peer", "tag", "message"], fragments: ["offset", "bytes", "isByAdapter"],
+  calls: ["function"], searches: ["queue", "isFound", "length", "peer", "tag", "tagHigh", "message"], fragments: ["offset", "bytes", "isByAdapter"],
   operations: ["status"],
 };
 /// Spans of each kind; empty until the kind has been read completely.

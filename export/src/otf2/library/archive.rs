@@ -40,7 +40,7 @@ pub(crate) struct Communication {
     pub(crate) peer: u32,
     pub(crate) communicator: u32,
     /// The tag. The format has no negative ones: they are written in two's complement.
-    pub(crate) tag: i32,
+    pub(crate) tag: u32,
     pub(crate) bytes: u64,
     /// Number of the request, unique in its process.
     pub(crate) request: u64,
@@ -145,7 +145,7 @@ impl Archive {
         attributes: &[(u32, Value)],
     ) -> Result<()> {
         let list = self.attributes(attributes)?;
-        let (writer, tag) = (self.writer(location), to.tag.cast_unsigned());
+        let (writer, tag) = (self.writer(location), to.tag);
         // SAFETY: R2, R3.
         self.wrote(unsafe {
             (self.functions.isend)(writer, list, time, to.peer, to.communicator, tag, to.bytes, to.request)
@@ -170,7 +170,7 @@ impl Archive {
         attributes: &[(u32, Value)],
     ) -> Result<()> {
         let list = self.attributes(attributes)?;
-        let (writer, tag) = (self.writer(location), of.tag.cast_unsigned());
+        let (writer, tag) = (self.writer(location), of.tag);
         // SAFETY: R2, R3.
         self.wrote(unsafe {
             (self.functions.irecv)(writer, list, time, of.peer, of.communicator, tag, of.bytes, of.request)
