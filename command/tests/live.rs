@@ -28,7 +28,8 @@ fn a_process_that_runs_is_explained_by_its_counts_and_by_the_trace_that_it_write
     let (_, _, refused) = live(&[]);
     assert!(refused.contains("does not use ibex"), "{refused}");
 
-    flight::begin(&folder, &Process { job: 9, rank: 0, host: "n1" }).expect("a folder of the test's own");
+    flight::begin(&folder, &Process { job: 9, rank: 0, host: "n1", names_instances: false })
+        .expect("a folder of the test's own");
     flight::name_port(0, "mlx5_0:1", [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let counters = Counters::default();
     counters.copy_sent.store(12, Ordering::Relaxed);

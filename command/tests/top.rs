@@ -84,7 +84,8 @@ fn scratch() -> PathBuf {
 #[test]
 fn top_draws_refreshes_resizes_turns_quits_and_gives_the_terminal_back() {
     let folder = scratch();
-    flight::begin(&folder, &Process { job: 9, rank: 3, host: "n1" }).expect("a folder of the test's own");
+    flight::begin(&folder, &Process { job: 9, rank: 3, host: "n1", names_instances: false })
+        .expect("a folder of the test's own");
     flight::name_port(0, "mlx5_0:1", [0; 16]);
     let counters = Counters::default();
     let count = |connections: u64| {

@@ -35,6 +35,8 @@ pub(super) mod at {
     pub(in crate::flight) const KEPT: usize = 33;
     /// 1: a peer has no row in the table, which is full.
     pub(in crate::flight) const PEERS_LEFT_OUT: usize = 34;
+    /// 1: the names of peers have, in place of the job, a number of each peer's port.
+    pub(in crate::flight) const NAMES_INSTANCES: usize = 35;
     pub(in crate::flight) const PORTS: usize = 64;
     pub(in crate::flight) const REASON: usize = 128;
     /// Counts of each port, and of the process.

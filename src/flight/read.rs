@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct Flight {
     /// Id of the process.
     pub pid: u32,
-    /// Open MPI's number of the job.
+    /// Open MPI's number of the job, or another launcher's.
     pub job: u32,
     /// Rank of the process.
     pub rank: u32,
@@ -35,6 +35,8 @@ pub struct Flight {
     pub ports: Vec<PortFlight>,
     /// The process's peers, in the order of their names and ports.
     pub peers: Vec<PeerFlight>,
+    /// Whether the names of peers have, in place of the job, a number of each peer's port.
+    pub names_instances: bool,
     /// Whether there are more peers than the file has room for.
     pub has_more_peers: bool,
     /// Counts of the process's events, as named by [`EVENTS`].
@@ -130,6 +132,7 @@ impl Flight {
             reason: unpack(&words[at::REASON..at::REASON + REASON]),
             to_unix: words[at::UNIX].wrapping_sub(words[at::MONOTONIC]),
             peers: peers::read(words),
+            names_instances: words[at::NAMES_INSTANCES] != 0,
             has_more_peers: words[at::PEERS_LEFT_OUT] != 0,
             ports: (0..PORTS).filter_map(|index| port(words, index)).collect(),
             events: std::array::from_fn(|index| words[process + index]),

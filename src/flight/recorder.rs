@@ -23,12 +23,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The process that is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
-    /// Open MPI's number of the job.
+    /// Open MPI's number of the job, or another launcher's.
     pub job: u32,
     /// Rank of the process.
     pub rank: u32,
     /// Name of its host.
     pub host: &'a str,
+    /// Whether the names of peers have, in place of the job, a number of each peer's port.
+    pub names_instances: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl Recorder {
         self.set(at::MONOTONIC, monotonic());
         self.set(at::UNIX, unix.as_nanos() as u64);
         self.set(at::COUNTS, layout::fingerprint_of_counts());
+        self.set(at::NAMES_INSTANCES, process.names_instances.into());
         self.set_all(at::HOST, pack::<NAME>(process.host));
         self.set_all(at::PROGRAM, pack::<NAME>(&program));
         self.set(at::SUM, layout::sum((0..at::SUM).map(|at| self.words[at].load(Ordering::Relaxed))));

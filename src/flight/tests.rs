@@ -26,7 +26,7 @@ impl Drop for Folder {
     }
 }
 
-const PROCESS: Process<'_> = Process { job: 7, rank: 3, host: "n2" };
+const PROCESS: Process<'_> = Process { job: 7, rank: 3, host: "n2", names_instances: false };
 
 fn recorder(test: &str) -> (Folder, Recorder, PathBuf) {
     let folder = Folder::new(test);

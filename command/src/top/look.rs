@@ -5,6 +5,7 @@
 use ibex::counters::{COUNTERS, Class};
 use ibex::flight::leftovers::{self};
 use ibex::flight::{EVENTS, Flight, PeerFlight, PortFlight};
+use ibex::peer::PeerName;
 use ibex_ffi::clock::monotonic;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,8 +116,14 @@ fn peer(now: u64, flight: &Flight, peer: &PeerFlight, before: Option<&PeerFlight
 }
 
 /// Returns a peer's name: its rank, or `JOB.RANK` in another job.
-pub(crate) fn peer_name(flight: &Flight, PeerFlight { peer, .. }: &PeerFlight) -> String {
-    if peer.job == flight.job { peer.rank.to_string() } else { format!("{}.{}", peer.job, peer.rank) }
+pub(crate) fn peer_name(flight: &Flight, peer: &PeerFlight) -> String {
+    let PeerName { job, rank } = peer.peer;
+    if is_of_job(flight, peer) { rank.to_string() } else { format!("{job}.{rank}") }
+}
+
+/// Whether a peer is in the process's own job, as far as is known.
+pub(crate) fn is_of_job(flight: &Flight, PeerFlight { peer, .. }: &PeerFlight) -> bool {
+    flight.names_instances || peer.job == flight.job
 }
 
 fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
@@ -184,6 +191,7 @@ pub(crate) mod tests {
             to_unix: 0,
             ports: vec![port],
             peers: vec![peer(9, 1), peer(11, 0)],
+            names_instances: false,
             has_more_peers: false,
             events: [0, 0, 5, 0],
             made: 0,

@@ -7,9 +7,9 @@ mod look;
 mod screen;
 mod table;
 
-pub(crate) use look::peer_name;
 #[cfg(test)]
 pub(crate) use look::tests;
+pub(crate) use look::{is_of_job, peer_name};
 
 use crate::answer::{self, Form};
 use anyhow::{Result, ensure};
@@ -29,7 +29,7 @@ use std::time::Duration;
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
-    /// Only the process of this number, or the processes of this Open MPI job
+    /// Only the process of this number, or the processes of this job
     pid_or_job: Option<u32>,
     /// Show a row per peer instead of per port
     #[arg(long)]

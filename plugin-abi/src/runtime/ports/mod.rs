@@ -187,7 +187,7 @@ fn open_all<M>(
 fn begin_flight(tunables: &Tunables, me: Process) {
     let Some(folder) = tunables.flight_folder() else { return };
     let (name, host) = (me.name(), me.host());
-    let process = flight::Process { job: name.job, rank: name.rank, host: &host };
+    let process = flight::Process { job: name.job, rank: name.rank, host: &host, names_instances: false };
     if let Err(error) = flight::begin(folder, &process)
         && now::verbosity() > 0
     {
