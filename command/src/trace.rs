@@ -9,6 +9,7 @@ use crate::installed::{Installed, OpenMpi};
 use crate::known_crash::{self, KnownCrash};
 use crate::launcher::{is_launcher, launched};
 use crate::parameters::nearest;
+use crate::run;
 use anyhow::{Context, Result, bail};
 use ibex::events::TABLE;
 use ibex_trace::{Counts, Folder, GROUPS, Reader, listed, short};
@@ -30,7 +31,9 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "Example: record a job, then look at it\n  \
                         ibex trace -o run1 -- mpirun -n 4 ./app\n  \
-                        ibex view run1")]
+                        ibex view run1\n\n\
+                        The same of MPICH, Intel MPI, and other programs of libfabric\n  \
+                        ibex trace -o run1 -- ibex run -- mpiexec -n 4 ./app")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
@@ -50,9 +53,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
-    let library = recorder(&arguments.command)?;
-    let variables = variables(preload(&library, &arguments.command), &folder, arguments.events.as_deref());
-    let command = launched(&beside_others(&arguments.command, &library, &variables), &variables);
+    let is_by_libfabric = run::is_by_libfabric(&arguments.command)?;
+    let command = command(arguments, &folder, is_by_libfabric)?;
     let (status, crash) = watched(command)?;
     let recorded = Recorded::of(&folder, status);
     match recorded {
@@ -61,6 +63,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(recorded) => eprint!("{recorded}"),
         Err(error) => {
             eprintln!("ibex: {}", answer::reason(&error));
+            if is_by_libfabric {
+                eprintln!(
+                    "ibex: nothing was recorded. Does the job use ibex (`ibex trace -- ibex run -- mpiexec ...`; with -v, \
+                     `ibex run` says which MPI it found), and do its hosts share {}?",
+                    folder.display()
+                );
+                return Ok(if status.success() { ExitCode::FAILURE } else { code(status) });
+            }
             eprintln!(
                 "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts \
                  share {}? A script in the job that sets LD_PRELOAD must keep the existing value: \
@@ -73,6 +83,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     say(crash);
     Ok(code(status))
+}
+
+/// Returns the command of the job. The ranks of an Open MPI that has ibex' components preload the recorder; the
+/// libfabric provider records by itself.
+fn command(arguments: &Arguments, folder: &Path, is_by_libfabric: bool) -> Result<Command> {
+    let (words, events) = (&arguments.command, arguments.events.as_deref());
+    if is_by_libfabric {
+        // Launchers of other MPIs than Open MPI pass on their environment, and so does `mpirun` within a host.
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).envs(variables(folder, events));
+        return Ok(command);
+    }
+    let library = recorder(words)?;
+    let mut variables = variables(folder, events);
+    variables.insert(0, ("LD_PRELOAD", preload(&library, words)));
+    Ok(launched(&beside_others(words, &library, &variables), &variables))
 }
 
 fn say(crash: Option<&KnownCrash>) {
@@ -220,9 +246,9 @@ fn is_of_a_name(letter: u8) -> bool {
     letter.is_ascii_alphanumeric() || letter == b'_'
 }
 
-fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
+fn variables(folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
     // All ranks have the recorder, so they may exchange messages to synchronise their clocks.
-    let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
+    let mut variables = vec![("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
     variables.extend(env::var_os("IBEX_TRACE_CLOCKS_EVERY").map(|every| ("IBEX_TRACE_CLOCKS_EVERY", every)));
     variables
@@ -330,7 +356,8 @@ impl fmt::Display for Recorded {
         if self.types.keys().all(|name| name == CONTROL || CALLS.contains(&name.as_str())) {
             writeln!(
                 f,
-                "ibex: no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex, and see `ibex info`"
+                "ibex: no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex (of other MPIs than \
+                 Open MPI: `ibex run`), and see `ibex info`"
             )?;
         }
         if self.lost > 0 {

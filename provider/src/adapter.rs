@@ -20,13 +20,10 @@ use parking_lot::Mutex;
 
 use crate::av::AddressVector;
 use crate::entry::Result;
-use crate::{log, sys};
+use crate::{flight, log, sys};
 
 /// Size of a receive slot, bytes: the longest message that is sent whole, header included.
 pub(crate) const RECEIVE_SIZE: u32 = 16 << 10;
-
-/// Environment variables with the rank of a process in its job.
-const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 
 /// Environment variables with the number of the job's processes on this host.
 const LOCAL_SIZES: [&str; 3] = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"];
@@ -59,6 +56,11 @@ fn number(variables: &[&str]) -> Option<u32> {
     variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
+/// Returns the rank of this process in its job; its number on the host if no launcher has given it one.
+pub(crate) fn rank() -> u32 {
+    ibex_trace::launched_rank().unwrap_or_else(std::process::id)
+}
+
 /// Returns the number of the job's processes on this host, as far as the environment tells.
 pub(crate) fn processes() -> u32 {
     number(&LOCAL_SIZES).unwrap_or(1)
@@ -88,7 +90,7 @@ pub(crate) fn open(
 ) -> Result<(Port<Verbs>, CompactAddress)> {
     let instance =
         ibex::connect::host::new_instance().map_err(|error| failed(&format!("no random number: {error}")))?;
-    let rank = number(&RANKS).unwrap_or(0);
+    let rank = rank();
     let setup = Setup {
         index: 0,
         me: compact::name(instance, rank),
@@ -109,6 +111,8 @@ pub(crate) fn open(
         log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, warning);
     }
     let entry = port.entry();
+    flight::begin();
+    ibex::flight::name_port(0, &port.attributes().place(), entry.address.gid);
     Ok((port, CompactAddress { entry, rank }))
 }
 

@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::sys;
+use crate::{flight, sys};
 
 /// A result whose error is an error number of `fi_errno(3)`, positive.
 pub(crate) type Result<T> = std::result::Result<T, u32>;
@@ -65,7 +65,8 @@ pub(crate) fn done(what: &'static str, body: impl FnOnce() -> Result<()>) -> c_i
 #[cold]
 fn report(what: &str, panic: &(dyn std::any::Any + Send)) {
     let cause = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    eprintln!("ibex: defect in {what}: {}; the call fails", cause.unwrap_or("no text"));
+    let text = format!("defect in {what}: {}; the call fails", cause.unwrap_or("no text"));
+    eprintln!("ibex: {}", flight::defect(&text));
 }
 
 /// A type of functions that has one which refuses with `FI_ENOSYS`.

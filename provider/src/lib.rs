@@ -5,7 +5,8 @@
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
 //! how C holds them, `entry` how C calls them, `sys` libfabric's types; `wait` is what threads sleep on, `adapter`
 //! chooses and opens ports, `log` prints by libfabric. `host` makes an endpoint a host of the engine's messenger, which
-//! does the rest; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
+//! does the rest; `recording` writes a trace for tools, and `flight` keeps the
+//! flight recorder's file; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
 //! operations, and `atomic` those among them that are atomic.
 //!
 //! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs`, `rma`
@@ -33,10 +34,12 @@ mod entry;
 mod eq;
 mod fabric;
 mod fid;
+mod flight;
 mod host;
 mod info;
 mod log;
 mod mr;
+mod recording;
 mod registration;
 mod rma;
 mod sys;
@@ -78,5 +81,11 @@ pub extern "C" fn fi_prov_ini() -> *mut sys::fi_provider {
     PROVIDER.0.get()
 }
 
-/// Does nothing: what is open ends with its objects.
-extern "C" fn cleanup() {}
+/// Ends the trace and the flight recorder. All else that is open ends with its objects.
+extern "C" fn cleanup() {
+    entry::done("cleanup", || {
+        recording::end();
+        ibex::flight::end();
+        Ok(())
+    });
+}

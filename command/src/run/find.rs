@@ -18,6 +18,8 @@ pub(super) struct Found {
     pub(super) mpi: Implementation,
     /// The launcher in the command, or of `PATH`, if it starts jobs of this MPI.
     pub(super) launcher: Option<PathBuf>,
+    /// Whether a program of the command loads it; otherwise it is the launcher's.
+    pub(super) is_of_program: bool,
     /// How it was found, for the user.
     pub(super) reason: String,
     /// Why the job cannot be what the user means.
@@ -50,6 +52,7 @@ pub(super) fn mpi_of(words: &[OsString], installed: &Installed) -> Result<Found>
                     path.display()
                 )
             }),
+            is_of_program: true,
             mpi,
         });
     }
@@ -58,7 +61,7 @@ pub(super) fn mpi_of(words: &[OsString], installed: &Installed) -> Result<Found>
         None => "no program of the command loads an MPI library, and there is no mpiexec in PATH".to_owned(),
     })?;
     let reason = format!("{} is of {mpi}", path.display());
-    Ok(Found { mpi, launcher: Some(path.to_path_buf()), reason, warning: None })
+    Ok(Found { mpi, launcher: Some(path.to_path_buf()), is_of_program: false, reason, warning: None })
 }
 
 fn recognised(library: &PathBuf) -> Option<Implementation> {

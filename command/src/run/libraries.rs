@@ -4,7 +4,7 @@
 //! [`super::find`]. Grade: setup. Tests: below.
 
 use anyhow::{Result, bail};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,12 @@ pub(super) fn of(program: &Path) -> Result<Loads> {
         Some(Listing { paths, .. }) if !paths.is_empty() => Ok(Loads::Libraries(paths)),
         _ => Ok(Loads::Nothing),
     }
+}
+
+/// Whether a word of a command is a program that is linked with libfabric.
+pub(super) fn has_libfabric(words: &[OsString]) -> bool {
+    let listing = |word: &OsString| said(Command::new("ldd").arg(which(word).ok()?));
+    words.iter().filter_map(listing).any(|listing| listing.contains("libfabric.so"))
 }
 
 /// Returns the Python that runs a file: the file itself, or the interpreter in a script's first line.

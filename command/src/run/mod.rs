@@ -12,9 +12,11 @@ mod settings;
 use crate::installed::Installed;
 use crate::launcher::launched;
 use anyhow::{Context, Result};
+use implementation::Implementation;
 use settings::Settings;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 #[derive(clap::Args)]
@@ -84,6 +86,24 @@ fn settings(how: &How, command: &[OsString]) -> Result<Settings> {
     Ok(settings)
 }
 
+/// Whether the job's messages go by the libfabric provider, which records its traces itself.
+pub(crate) fn is_by_libfabric(command: &[OsString]) -> Result<bool> {
+    let installed = Installed::here()?;
+    let Ok(found) = find::mpi_of(command, &installed) else { return Ok(false) };
+    Ok(match found.mpi {
+        Implementation::OpenMpi if found.is_of_program => {
+            is_run_by_ibex(command) && !settings::has_components(&found, &installed)
+        }
+        Implementation::OpenMpi => libraries::has_libfabric(command),
+        Implementation::Mpich(_) | Implementation::Intel => true,
+    })
+}
+
+/// Whether `ibex run` is among the words: it chooses libfabric for an Open MPI that has no components.
+fn is_run_by_ibex(words: &[OsString]) -> bool {
+    words.windows(2).any(|pair| Path::new(&pair[0]).file_name() == Some(OsStr::new("ibex")) && pair[1] == "run")
+}
+
 /// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -92,6 +112,13 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ibex_run_is_found_among_the_words_of_a_command() {
+        let is = |text: &str| is_run_by_ibex(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(is("ibex run -- mpiexec ./app") && is("timeout 9 /opt/bin/ibex run -v -- mpiexec ./app"));
+        assert!(!is("mpirun ./ibex ./run") && !is("mpirun run ibex") && !is("ibex trace -- run"));
+    }
 
     #[test]
     fn a_shell_reads_a_quoted_word_as_it_was() {

@@ -79,6 +79,11 @@ fn prepended(folder: &Path, before: Option<&OsStr>) -> OsString {
     OsString::from_vec([mark, &folders].concat())
 }
 
+/// Whether this Open MPI loads the components of ibex.
+pub(super) fn has_components(found: &Found, installed: &Installed) -> bool {
+    by_components(found.launcher.as_deref(), installed).is_some()
+}
+
 /// Returns the variables for an Open MPI that loads the components of ibex; `None` if it does not.
 fn by_components(launcher: Option<&Path>, installed: &Installed) -> Option<Variables> {
     let mpirun = launcher.map(PathBuf::from).or_else(|| which("mpirun").ok())?;
@@ -140,7 +145,13 @@ mod tests {
     fn an_mpi_that_cannot_load_the_provider_is_refused_with_the_reason() {
         let installed = Installed::around(Path::new("/nowhere/bin/ibex"));
         let refused = |mpi| {
-            let found = Found { mpi, reason: "./app is linked with X".into(), launcher: None, warning: None };
+            let found = Found {
+                mpi,
+                reason: "./app is linked with X".into(),
+                is_of_program: true,
+                launcher: None,
+                warning: None,
+            };
             Settings::of(&found, &installed, true).unwrap_err().to_string()
         };
         let without = refused(Implementation::Mpich(Some("ch4:ucx".into())));

@@ -36,7 +36,7 @@ use crate::host::{Shared, State};
 use crate::info::LONGEST_INJECTED;
 use crate::rma::local::{Local, Results};
 use crate::rma::operations::Operation;
-use crate::rma::{ATOMIC, End, LOST, REFUSED, Rma, TOKEN};
+use crate::rma::{ATOMIC, End, LOST, REFUSED, Rma, TOKEN, watch};
 use crate::sys;
 use message::{Message, Outcome, Request};
 use valid::{Calls, LONGEST};
@@ -166,7 +166,10 @@ impl Rma {
         let failure = (posted < 2 * messages).then_some(LOST);
         let results = Results { data: Data::of(of.results), taken: 0, messages, unanswered: posted / 2 };
         let (flags, end, local) = (of.calls.flags(), of.end, Local::Results(results));
-        self.operations.put(number, Operation { flags, end, to, posted, failure, local });
+        let (remote, elements) = of.targets.first().map_or((0, 0), |of| (of.address, of.elements));
+        let place = (of.results.first().map_or(0, |piece| piece.address()), remote, elements * size);
+        let watched = watch::started(port, to, flags, place);
+        self.operations.put(number, Operation { flags, end, to, posted, failure, local, watched });
         self.atomics += messages;
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::domain::Domain;
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::host::{Shared, State};
-use crate::{adapter, info, sys};
+use crate::{adapter, info, recording, sys};
 use bind::Bound;
 
 pub(crate) use calls::open;
@@ -146,6 +146,7 @@ impl Drop for Endpoint {
         if let Some(Enabled { shared, state, .. }) = self.enabled.get_mut() {
             state.get_mut().disconnect(shared);
             shared.close();
+            recording::flush();
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A short send to a peer that needs no flow control is posted without a request. Grade: hot. Threads: the one that has
 //! entered the endpoint. Tests: `hw-tests`.
 
+use ibex::messenger::events::{self, Event};
 use ibex::messenger::header::{Header, Match, WireEnvelope as _};
 use ibex::messenger::host::{Data as _, Process as _};
 use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
@@ -82,7 +83,8 @@ impl State {
     ) -> Result<()> {
         let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
         let of = tag(message.tag, message.data);
-        if mode == Mode::Standard && self.sends_at_once(shared, route, call.kind, of, &data) {
+        if mode == Mode::Standard && self.recording.is_none() && self.sends_at_once(shared, route, call.kind, of, &data)
+        {
             self.report_send(call);
             return Ok(());
         }
@@ -94,6 +96,7 @@ impl State {
     #[inline(never)]
     fn begin(&mut self, shared: &Shared, call: Call, (route, of): (Route, FiTag), data: Data, mode: Mode) {
         let send = self.requests.take(Role::Send(mode), (route.bits(), of), data, call);
+        events::raise(self, send, Event::Activate);
         send::begin(shared, self, send, route);
         self.leave(shared);
     }
@@ -126,9 +129,12 @@ impl State {
     /// Gives a receive the message that it takes, or posts it. Returns whether it is posted.
     #[inline(always)]
     pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) -> bool {
-        let Posting::Waits(name) = search::post(shared, self, receive, Tagged::pattern(source, tag)) else {
-            return false;
+        let pattern = Tagged::pattern(source, tag);
+        let posting = match self.recording {
+            None => search::post(shared, self, receive, pattern),
+            Some(recording) => search::post_with_events(shared, self, receive, pattern, recording),
         };
+        let Posting::Waits(name) = posting else { return false };
         self.requests.get(receive).core.posted = name;
         true
     }
@@ -205,6 +211,9 @@ impl State {
             if is_cancelled {
                 if let Some(buffer) = self.requests.get(receive).buffer {
                     self.buffers.cancel(buffer);
+                }
+                for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
+                    events::raise(self, receive, event);
                 }
                 self.fail_receive(call, sys::FI_ECANCELED, "the receive was cancelled");
                 self.requests.give_back(receive);

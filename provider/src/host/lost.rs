@@ -14,7 +14,7 @@ use super::calls::completion_of;
 use super::request::{Handle, Request};
 use super::{Shared, State};
 use crate::cq::{Completion, Failure};
-use crate::{log, sys};
+use crate::{flight, log, sys};
 
 impl OutlivesPeers for State {
     fn requests(&self) -> Vec<Handle> {
@@ -33,7 +33,7 @@ impl State {
     pub(super) fn end_lost(&mut self, shared: &Shared) {
         let reasons = shared.enter_port(0).map(|mut port| port.take_unprinted()).unwrap_or_default();
         for reason in &reasons {
-            log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, reason);
+            log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_DATA, &flight::kept(reason));
         }
         self.forget_lost(shared);
         lost::end(shared, self);

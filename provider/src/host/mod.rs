@@ -14,6 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ibex::messenger;
+use ibex::messenger::events::{self, Event};
 use ibex::messenger::flow_control::state::{Flow, WINDOW};
 use ibex::messenger::header::MAX_TAGGED_SIZE;
 use ibex::messenger::host::{self, Communicators, Host, Process as _, Types};
@@ -46,6 +47,7 @@ use crate::av::AddressVector;
 use crate::cq::Completion;
 use crate::domain::Domain;
 use crate::endpoint::reports::Reports;
+use crate::recording::{self, Recording};
 use crate::registration::{Registered, Registrations};
 use crate::rma::Rma;
 use crate::sys;
@@ -94,6 +96,8 @@ pub(crate) struct State {
     pub(crate) rma: Rma,
     /// Reports that wait until the address of their source is looked up.
     late: VecDeque<Report>,
+    /// The trace of the process, if there is one.
+    recording: Option<&'static Recording>,
 }
 
 impl host::Process for Shared {
@@ -155,10 +159,14 @@ impl State {
         for kind in [Kind::Tagged, Kind::Message] {
             messenger.contexts.add(kind as u32, kind).expect("the table is empty");
         }
+        let (recording, mut queues) = (recording::recording(), <[(Queues<_, _>, Lengths); 2]>::default());
+        for (queues, lengths) in &mut queues {
+            queues.set_raises_events(lengths, recording.is_some());
+        }
         State {
             messenger,
             requests: Requests::default(),
-            queues: Default::default(),
+            queues,
             peers: Peers::new(vector, me),
             buffers: Buffers::default(),
             registrations,
@@ -167,6 +175,7 @@ impl State {
             reports,
             rma: Rma::new(domain),
             late: VecDeque::new(),
+            recording,
         }
     }
 }
@@ -288,6 +297,7 @@ impl Host for State {
 
     #[inline]
     fn finish(&mut self, request: Handle) {
+        events::raise(self, request, Event::Complete);
         self.report(request);
         self.requests.give_back(request);
     }
@@ -297,6 +307,7 @@ impl Host for State {
 
     #[cold]
     fn fail(&mut self, shared: &Shared, request: Handle, peer: Route) {
+        events::raise(self, request, Event::Complete);
         self.report_failed(shared, request, peer);
         self.requests.give_back(request);
     }

@@ -6,6 +6,7 @@
 //! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `calls.rs`,
 //! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
 
+use ibex::messenger::events::{self, Event};
 use ibex::messenger::header::WireEnvelope as _;
 use ibex::messenger::matching::{FiTag, Tagged};
 use ibex::messenger::request::Role;
@@ -151,5 +152,8 @@ impl State {
         let (queues, lengths) = &mut self.queues[kind as usize];
         let name = queues.put_back(lengths, name, Tagged::pattern(source, tag), next);
         self.requests.get(next).core.posted = name;
+        for event in [Event::Activate, Event::InsertPosted] {
+            events::raise(self, next, event);
+        }
     }
 }

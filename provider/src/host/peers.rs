@@ -12,7 +12,8 @@ use ibex::messenger::host::{self, Process as _};
 use ibex::messenger::rails::lost;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
-use ibex::transport::{EndpointId, Failure};
+use ibex::transport::adapter::verbs::Verbs;
+use ibex::transport::{EndpointId, Failure, Port};
 
 use super::{Kind, Shared, State};
 use crate::av::AddressVector;
@@ -28,6 +29,8 @@ pub(crate) struct Peers {
     routes: Vec<Route>,
     /// By the port's number of the endpoint.
     known: Vec<Peer>,
+    /// Ranks in the job, by the same number, while a trace names them.
+    ranks: Vec<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -46,7 +49,7 @@ impl Peer {
 
 impl Peers {
     pub(super) fn new(vector: Arc<AddressVector>, me: PeerName) -> Self {
-        Peers { vector, me, routes: Vec::new(), known: Vec::new() }
+        Peers { vector, me, routes: Vec::new(), known: Vec::new(), ranks: Vec::new() }
     }
 
     fn known(&mut self, route: Route) -> &mut Peer {
@@ -88,6 +91,21 @@ impl Peers {
         self.known.get(to.index() as usize).is_some_and(|peer| peer.has_left)
     }
 
+    /// Learns the ranks of the port's endpoints, for tools.
+    pub(super) fn learn(&mut self, port: &Port<Verbs>) {
+        while let Some(name) = port.peer_name(EndpointId::from_index(self.ranks.len() as u32)) {
+            self.ranks.push(name.rank);
+        }
+    }
+
+    /// Returns the rank in its job of a source or receiver, if it is known.
+    pub(super) fn rank(&self, peer: u64) -> Option<u32> {
+        match Route::from_bits(peer) {
+            Route::LOOPBACK => Some(self.me.rank),
+            route => self.ranks.get(route.to().index() as usize).copied(),
+        }
+    }
+
     pub(super) fn mark(&mut self, routes: &[Route]) {
         for route in routes {
             self.known(*route).skips = [false; 2];
@@ -114,6 +132,9 @@ impl State {
             let mut port = shared.enter_port(0)?;
             let route = Route::new(0, port.peer(name, 0));
             let is_lost = port.failure(route.to()).is_some();
+            if self.recording.is_some() {
+                self.peers.learn(&port);
+            }
             drop(port);
             self.peers.known(route).address = address;
             if is_lost {

@@ -4,6 +4,7 @@
 //! Called when a program reads a completion queue or a counter, and by calls that search. Grade: hot. Threads: the one
 //! that has entered the endpoint. Tests: `hw-tests`.
 
+use ibex::events::{self, Safety};
 use ibex::messenger::host::Process as _;
 use ibex::messenger::rails::completions::{self, Receiver};
 use ibex::messenger::send;
@@ -18,6 +19,9 @@ impl State {
         self.poll(shared);
         if !self.messenger.flow.turns.is_empty() {
             send::in_turns(shared, self, |state| _ = state.poll(shared));
+        }
+        if self.recording.is_some() {
+            events::progress(Safety::ThreadSafe);
         }
         self.leave(shared);
     }
@@ -53,6 +57,11 @@ impl State {
     #[cold]
     #[inline(never)]
     fn handle(&mut self, shared: &Shared, batch: &mut Batch, is_short: bool) {
+        if self.recording.is_some()
+            && let Some(port) = shared.enter_port(0)
+        {
+            self.peers.learn(&port);
+        }
         for completion in batch.completions() {
             if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
                 self.handle_one_sided(shared, completion);

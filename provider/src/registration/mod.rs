@@ -12,6 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ibex::events::{self, RegistrationMiss, Safety};
 use ibex_ffi::monitor::{Changed, Monitor};
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 
@@ -99,6 +100,8 @@ impl Registrations {
         // SAFETY: A1.
         let (region, is_writable) = unsafe { self.make(&range, is_written) }?;
         self.counts.made += 1;
+        let (address, bytes) = (range.start as u64, range.len() as u64);
+        events::stage(Safety::ThreadSafe, || RegistrationMiss { address, bytes, port: 0 });
         let (lkey, rkey) = (region.lkey(), region.rkey());
         Some(Registered { place: self.cache.add(range, is_writable, region), lkey, rkey })
     }

@@ -5,8 +5,8 @@
 //! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
 //! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
 //! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of
-//! the endpoint with itself, `calls` what C calls. The operations of `atomic` are among these; reads and writes behind
-//! one wait until it has ended.
+//! the endpoint with itself, `watch` the events for tools, `calls` what C calls. The operations of `atomic` are among
+//! these; reads and writes behind one wait until it has ended.
 //!
 //! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
 
@@ -16,6 +16,7 @@ pub(crate) mod operations;
 mod ourselves;
 mod remote_data;
 mod segments;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 
@@ -93,6 +94,12 @@ impl Transfer<'_> {
         self.local.iter().map(|piece| piece.length()).sum()
     }
 
+    /// Returns where its memory begins here and there, and its length.
+    fn place(&self) -> (usize, u64, usize) {
+        let local = self.local.first().map_or(0, |piece| piece.address());
+        (local, self.remote.first().map_or(0, |remote| remote.address), self.length())
+    }
+
     fn check(&self) -> Result<()> {
         let length = self.length();
         let remote = self.remote.iter().try_fold(0, |sum: usize, remote| sum.checked_add(remote.length));
@@ -161,7 +168,9 @@ impl Rma {
             return Err(sys::FI_ENOTCONN);
         }
         let (flags, end, failure) = (of.direction.flags(), of.end, posted.is_refused.then_some(LOST));
-        self.operations.put(number, Operation { flags, end, to, posted: posted.count, failure, local });
+        let watched = watch::started(port, to, flags, of.place());
+        let posted = posted.count;
+        self.operations.put(number, Operation { flags, end, to, posted, failure, local, watched });
         Ok(())
     }
 
@@ -180,6 +189,9 @@ impl Rma {
             self.atomics -= results.messages;
         }
         self.slots.end(ended.local, ended.failure.is_none());
+        if let Some(watched) = &ended.watched {
+            watch::ended(watched, ended.failure);
+        }
         reports.end(ended.flags, ended.end, ended.failure);
     }
 

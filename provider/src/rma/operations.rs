@@ -6,6 +6,7 @@ use ibex::transport::EndpointId;
 
 use super::End;
 use super::local::Local;
+use super::watch::Watched;
 use crate::cq::Failure;
 
 /// An operation with a peer.
@@ -19,6 +20,8 @@ pub(crate) struct Operation {
     /// Why a request failed: the first reason.
     pub(crate) failure: Option<Failure<'static>>,
     pub(crate) local: Local,
+    /// What its events say, while a tool listens.
+    pub(crate) watched: Option<Box<Watched>>,
 }
 
 #[derive(Default)]
@@ -75,7 +78,15 @@ mod tests {
 
     fn operation(context: usize, posted: u32) -> Operation {
         let end = End { context, is_reported: true };
-        Operation { flags: 0, end, to: EndpointId::from_index(0), posted, failure: None, local: Local::None }
+        Operation {
+            flags: 0,
+            end,
+            to: EndpointId::from_index(0),
+            posted,
+            failure: None,
+            local: Local::None,
+            watched: None,
+        }
     }
 
     #[test]

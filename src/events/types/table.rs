@@ -202,7 +202,7 @@ table! {
         local: U64 "The address in this process to which the former value goes.";
         remote: U64 "The address of the number in the peer's memory.";
         bytes: U64 "The size of the number, bytes.";
-        kind: U32 "0: fetch and add; 1: compare and swap.";
+        kind: U32 "0: fetch and add; 1: compare and swap; 2: one of libfabric's (`fi_atomic(3)`).";
         peer: U32 "The rank of the other process in the job.";
         port: U32 "The index of the port, among those of this process, by which it goes; 4294967295: by none, on memory of this process.";
     }
@@ -213,7 +213,7 @@ table! {
         local: U64 "The address of the former value in this process.";
         remote: U64 "The address of the number in the peer's memory.";
         bytes: U64 "The size of the number, bytes.";
-        kind: U32 "0: fetch and add; 1: compare and swap.";
+        kind: U32 "0: fetch and add; 1: compare and swap; 2: one of libfabric's (`fi_atomic(3)`).";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
         thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";

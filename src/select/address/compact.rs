@@ -23,7 +23,7 @@ const VERSION: u8 = 1;
 pub struct CompactAddress {
     /// The port's address, and the key that a hello to it needs.
     pub entry: PortEntry,
-    /// The rank that the process has in its job, for names; processes outside of a job have 0.
+    /// The rank that the process has in its job, for names; a process outside of a job has its process number.
     pub rank: u32,
 }
 
