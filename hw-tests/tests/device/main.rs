@@ -32,6 +32,7 @@ mod one_sided;
 mod programs;
 mod provider;
 mod provider_memory;
+mod provider_tools;
 mod pulled;
 mod rails;
 mod reasons;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         provider_memory::tests,
         libfabric::tests,
         mpis::tests,
+        provider_tools::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {

@@ -17,9 +17,9 @@ use std::{env, fs};
 
 /// An MPI: its name, the variable with its folder, and its launcher's options for more ranks than processors.
 #[derive(Clone, Copy)]
-struct Stock(&'static str, &'static str, &'static [&'static str]);
+pub(crate) struct Stock(&'static str, &'static str, &'static [&'static str]);
 
-const MPICH: Stock = Stock("MPICH", "IBEX_MPICH", &[]);
+pub(crate) const MPICH: Stock = Stock("MPICH", "IBEX_MPICH", &[]);
 const OPEN_MPI: Stock = Stock("Open MPI", "IBEX_OPEN_MPI", &["--map-by", ":OVERSUBSCRIBE"]);
 
 /// Programs that MPICH runs, with their ranks.
@@ -104,6 +104,17 @@ const WATCHED: &str = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = 
 
 /// Runs a command of an MPI's folder by `ibex run`, whose messages must all go by the adapter. `None`: it is not here.
 fn started(site: &mut Site, stock: Stock, ranks: usize, words: &[&str]) -> Result<Option<Outcome>> {
+    started_inside(site, &[], stock, ranks, words)
+}
+
+/// As [`started`], inside another command of `ibex`.
+pub(crate) fn started_inside(
+    site: &mut Site,
+    inside: &[&str],
+    stock: Stock,
+    ranks: usize,
+    words: &[&str],
+) -> Result<Option<Outcome>> {
     let Stock(name, variable, options) = stock;
     let Ok(folder) = env::var(variable) else {
         site.skip(words[0], &format!("{name} of PyPI is not there; `cargo xtask test` says why"));
@@ -112,7 +123,9 @@ fn started(site: &mut Site, stock: Stock, ranks: usize, words: &[&str]) -> Resul
     let (ibex, ranks) = (command()?, ranks.to_string());
     let (mpiexec, program) = (format!("{folder}/bin/mpiexec"), format!("{folder}/{}", words[0]));
     let launcher = [&ibex, "run", "--verbose", "--no-shared-memory", "--", &mpiexec, "-n", &ranks];
-    let command = [&launcher, options, &[&program], &words[1..]].concat();
+    let own = [&[ibex.as_str()], inside].concat();
+    let inside = if inside.is_empty() { &[][..] } else { &own };
+    let command = [inside, &launcher, options, &[&program], &words[1..]].concat();
     let mut job = Job::new(command).limit(Duration::from_mins(4)).env(SCALE, (site.share() * 0.5).to_string());
     job.env.extend(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name.into(), "1".into())));
     if words[0].ends_with("/traffic") {

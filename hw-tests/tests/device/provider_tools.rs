@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tools show of libfabric's programs and of MPICH: `ibex trace`, `explain` and `view` of jobs that the
+//! provider records, `ibex top` of a running one, and the flight recorder of a failure. Setup grade; one test at a
+//! time.
+
+use crate::mpis::{MPICH, started_inside};
+use crate::provider::{installed, job};
+use crate::recorder::{a_place, sound, trace};
+use crate::site::{Site, command};
+use crate::test::Test;
+use anyhow::{Context, Result, ensure};
+use hw_tests::Folder;
+use ibex_messages::Job as Messages;
+use ibex_trace::{Folder as Trace, Reader};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) fn tests() -> Vec<Test> {
+    let on = |name: &str, run: fn(&mut Site) -> Result<()>| Test::on_emulated(name, run);
+    vec![
+        on("a trace of libfabric's messages has a match and an end for each", is_balanced).quick(),
+        on("ibex explain tells of MPICH's messages", explains_mpich).quick().device_independent(),
+        on("ibex top shows processes and peers of libfabric", shows_on_top).quick(),
+        on("the flight recorder of a libfabric program that lost a peer stays", keeps_flight).quick(),
+    ]
+}
+
+/// Returns the numbers of events of a file, lost ones included, by their names without prefixes.
+fn counted(reader: &Reader) -> BTreeMap<&str, u64> {
+    let names = reader.head().types.iter().map(|of| of.name.trim_start_matches("ibex_"));
+    names.zip(reader.counts()).map(|(name, counts)| (name, counts.events + counts.lost)).collect()
+}
+
+/// Both endpoints of these programs are of one process. All receives but the cancelled ones match.
+fn is_balanced(site: &mut Site) -> Result<()> {
+    let (_folder, path) = installed()?;
+    for program in ["fi_matching", "fi_sizes", "fi_multi_recv", "fi_search"] {
+        let (place, ibex, program) = (a_place()?, command()?, site.program(program)?);
+        let to = trace(&place).display().to_string();
+        let words = [ibex.as_str(), "trace", "--events", "all", "-o", &to, "--", &program];
+        let outcome = site.fabric(1)?.run(&job(words, &path))?.checked()?;
+        ensure!(outcome.stderr.contains("recorded "), "ibex trace does not say what it recorded: {outcome}");
+        let folder = sound(&trace(&place))?;
+        let [reader] = folder.readers() else { anyhow::bail!("{} files of one process", folder.readers().len()) };
+        let of = counted(reader);
+        let count = |name: &str| of.get(name).copied().unwrap_or(0);
+        let (arrived, matched) = (count("comm_msg_arrived"), count("comm_msg_match_posted_req"));
+        let (stored, taken) = (count("comm_msg_insert_in_unex_q"), count("comm_msg_remove_from_unex_q"));
+        ensure!(arrived > 0 && arrived == matched + stored, "{arrived} arrive, {matched} match, {stored} are stored");
+        ensure!(taken <= stored && taken == count("comm_req_match_unex"), "{taken} of {stored} are taken");
+        ensure!(count("comm_req_xfer_begin") == count("comm_req_xfer_end"), "begins and ends of transfers: {of:?}");
+        ensure!(count("xfer_begin") == count("xfer_end"), "begins and ends of transfers: {of:?}");
+        let posted = (count("comm_req_insert_in_posted_q"), count("comm_req_remove_from_posted_q"));
+        ensure!(posted.0 >= posted.1 && posted.1 >= matched, "{posted:?} receives are posted and leave");
+        let read = Messages::read(&folder);
+        ensure!(read.messages.len() as u64 == arrived, "{} messages, and {arrived} arrived", read.messages.len());
+        ensure!(read.messages.iter().all(|of| of.send.is_some() && of.receive.is_some()), "{:?}", read.faults);
+        site.cases += 1;
+    }
+    has_whole_tags(site, &path)
+}
+
+/// The tags of `fi_matching` differ in single bits, of all halves.
+fn has_whole_tags(site: &mut Site, path: &str) -> Result<()> {
+    let (place, program) = (a_place()?, site.program("fi_matching")?);
+    let to = trace(&place).display().to_string();
+    let job = job([program.as_str()], path).env("IBEX_TRACE", &to);
+    site.fabric(1)?.run(&job)?.checked()?;
+    let read = Messages::read(&Trace::open(&trace(&place))?);
+    let tag = 0x8000_0000_8000_0001_u64.cast_signed();
+    for bit in [0, 21, 42, 63] {
+        ensure!(
+            read.messages.iter().any(|of| of.tag == tag ^ (1 << bit)),
+            "no message has the tag {tag:#x} but for {bit}"
+        );
+    }
+    ensure!(read.communicators.iter().all(|of| of.name == "tagged messages"), "{:?}", read.communicators);
+    Ok(())
+}
+
+fn said(words: &[&str], place: &Path) -> Result<String> {
+    let output = Command::new(command()?).args(words).arg(place).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "ibex {words:?} failed: {text}{}", String::from_utf8_lossy(&output.stderr));
+    Ok(text)
+}
+
+fn explains_mpich(site: &mut Site) -> Result<()> {
+    let place = a_place()?;
+    let to = trace(&place).display().to_string();
+    let inside = ["trace", "-o", &to, "--"];
+    let Some(outcome) = started_inside(site, &inside, MPICH, 2, &["programs/pt2pt_modes"])? else { return Ok(()) };
+    let outcome = outcome.checked()?;
+    ensure!(outcome.stderr.contains("of 2 ranks on 1 host"), "ibex trace does not say what it recorded: {outcome}");
+    let folder = sound(&trace(&place))?;
+    let ranks: Vec<_> = folder.readers().iter().map(|reader| (reader.head().rank, reader.head().ranks)).collect();
+    ensure!(ranks == [(Some(0), Some(2)), (Some(1), Some(2))], "{ranks:?}");
+    let read = Messages::read(&folder);
+    let whole = |from, to| {
+        let all = read.messages.iter().filter(|of| (of.sender, of.receiver) == (from, to));
+        all.filter(|of| of.send.is_some() && of.receive.is_some_and(|side| side.ended.is_some())).count()
+    };
+    ensure!(whole(0, 1) > 10 && whole(1, 0) > 10, "few messages are whole: {:?}", read.faults);
+    let told = said(&["explain"], &trace(&place))?;
+    ensure!(told.contains("messages among 2 ranks"), "ibex explain does not tell of them: {told}");
+    let life = said(&["explain", "--message", "0:1"], &trace(&place))?;
+    ensure!(life.contains("From rank 0 to rank 1") && life.contains("tag 0x"), "ibex explain --message: {life}");
+    let page = place.file("view.html").display().to_string();
+    said(&["view", "-o", &page], &trace(&place))?;
+    ensure!(std::fs::metadata(&page)?.len() > 10_000, "ibex view writes no page");
+    Ok(())
+}
+
+/// Both sides of `fi_pingpong`, until `ibex top` shows their messages to each other.
+const SHOWN: &str = "fi_pingpong -c -p ibex -e rdm -I 10000000 >/dev/null & server=$!
+    (until fi_pingpong -c -p ibex -e rdm -I 10000000 127.0.0.1 >/dev/null
+     do kill -0 $server || exit; sleep 0.1; done) & client=$!
+    until $0 --json >$1 && [ $(grep -c '\"requests\": [1-9]' $1) -ge 2 ]; do kill -0 $server || exit; done
+    kill $server $(pgrep -P $client); wait; cat $1";
+
+fn shows_on_top(site: &mut Site) -> Result<()> {
+    let ((_folder, path), flights) = (installed()?, flights()?);
+    let folder = flights.path().display().to_string();
+    let (top, seen) = (format!("{} top --folder {folder} --once --interval 0.2", command()?), format!("{folder}/seen"));
+    let job = job(["bash", "-c", SHOWN, &top, &seen], &path).env("FI_IBEX_FLIGHT_RECORDER", &folder);
+    let said = site.fabric(1)?.run(&job)?.stdout;
+    let shown = said.matches("\"state\": \"ready\"").count();
+    ensure!(shown >= 2 && said.contains("\"program\": \"fi_pingpong\""), "ibex top shows no peers: {said}");
+    Ok(())
+}
+
+fn flights() -> Result<Folder> {
+    Folder::within(Path::new("/dev/shm"), "ibex-flight-test")
+}
+
+fn keeps_flight(site: &mut Site) -> Result<()> {
+    let ((_folder, path), flights) = (installed()?, flights()?);
+    let folder = flights.path().display().to_string();
+    let (well, badly) = (site.program("fi_matching")?, site.program("lost_peers")?);
+    let with = |program: &str| job([program], &path).env("FI_IBEX_FLIGHT_RECORDER", &folder);
+    site.fabric(1)?.run(&with(&well))?.checked()?;
+    let left = std::fs::read_dir(flights.path())?.count();
+    ensure!(left == 0, "{left} files are left of a program that ended well");
+    site.fabric(1)?.run(&with(&badly))?.checked()?;
+    let told = said(&["flight", "--last", "0"], flights.path()).context("ibex flight")?;
+    ensure!(told.contains("lost_peers") && told.contains("connection failed"), "ibex flight does not tell: {told}");
+    Ok(())
+}
