@@ -74,6 +74,13 @@ pub trait Host: Tools {
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
+    /// Writes the status of a receive that has got a whole message, and finishes it.
+    #[inline(always)]
+    fn finish_whole(&mut self, receive: Self::Handle, outcome: &Outcome<Self::Envelope>) {
+        self.note(receive, outcome);
+        self.finish(receive);
+    }
+
     /// [`Self::finish`] of a receive, with the listeners to its communicator at hand: the host of a watched blocking
     /// receive need not look them up again.
     fn finish_with_events(&mut self, _listeners: Self::Listeners, receive: Self::Handle) {

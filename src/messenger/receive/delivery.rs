@@ -54,14 +54,20 @@ fn put<H: Host>(
     bytes: &[u8],
 ) {
     let room = host.core(request).data.length();
-    host.note(request, &Outcome::new(envelope, bytes.len(), room));
-    if let Some(listeners) = listeners {
-        events::raise_whole(host, listeners, request, Event::XferBegin, Bytes::All);
-    }
+    let outcome = Outcome::new(envelope, bytes.len(), room);
+    let Some(listeners) = listeners else {
+        if host.core(request).data.put(bytes) {
+            return host.finish_whole(request, &outcome);
+        }
+        host.note(request, &outcome);
+        host.cannot_unpack(request);
+        return host.finish(request);
+    };
+    host.note(request, &outcome);
+    events::raise_whole(host, listeners, request, Event::XferBegin, Bytes::All);
     if !host.core(request).data.put(bytes) {
         host.cannot_unpack(request);
     }
-    let Some(listeners) = listeners else { return host.finish(request) };
     events::raise_whole(host, listeners, request, Event::XferEnd, Bytes::None);
     host.finish_with_events(listeners, request);
 }

@@ -15,7 +15,7 @@ use crate::messenger::matching::{
 };
 
 /// Name of the receive in a first place. No receive in the queue has it.
-const FIRST: u64 = u64::MAX;
+pub const FIRST: u64 = u64::MAX;
 
 /// A place for one posted receive.
 #[derive(Debug)]
@@ -113,11 +113,11 @@ impl<R: Copy + PartialEq, E: MatchBits> Queues<R, E> {
 
     /// Posts a receive, after a search of the unexpected messages. Returns its name, for [`Self::cancel`].
     #[inline(always)]
-    pub fn post(&mut self, lengths: &Lengths, pattern: Pattern<E>, receive: R) -> u64 {
+    pub fn post(&mut self, lengths: &Lengths, pattern: impl Fn() -> Pattern<E>, receive: R) -> u64 {
         if self.without_events.receive.is_some() || self.behind > 0 {
-            return self.post_behind(lengths, pattern, receive);
+            return self.post_behind(lengths, pattern(), receive);
         }
-        self.without_events = FirstPlace { pattern, receive: Some(receive) };
+        self.without_events = FirstPlace { pattern: pattern(), receive: Some(receive) };
         lengths.set_first(true);
         FIRST
     }
@@ -270,7 +270,7 @@ mod tests {
 
     impl Numbers {
         fn post(&mut self, pattern: Pattern, number: usize) -> u64 {
-            self.0.post(&self.1, pattern, number)
+            self.0.post(&self.1, || pattern, number)
         }
 
         fn post_with_events(&mut self, pattern: Pattern, number: usize) -> u64 {

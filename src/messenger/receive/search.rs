@@ -225,9 +225,22 @@ pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, 
 #[inline(always)]
 pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern<H::Envelope>) -> Posting {
     let of = host.communicator(request);
+    post_to(process, host, of, request, || pattern)
+}
+
+/// [`post`] for a caller that has the communicator of the request at hand. It makes the pattern where it is needed, so
+/// that a large one is written once.
+#[inline(always)]
+pub fn post_to<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    request: H::Handle,
+    pattern: impl Fn() -> Pattern<H::Envelope>,
+) -> Posting {
     let (queues, lengths) = host.queues(of);
     if queues.has_messages() {
-        return post_after_search(process, host, of, request, pattern);
+        return post_after_search(process, host, of, request, pattern());
     }
     Posting::Waits(queues.post(lengths, pattern, request))
 }
@@ -245,7 +258,7 @@ fn post_after_search<H: Host>(
         let context = host.number(of);
         flow_control::found_nothing(process, host, context);
         let (queues, lengths) = host.queues(of);
-        return Posting::Waits(queues.post(lengths, pattern, request));
+        return Posting::Waits(queues.post(lengths, || pattern, request));
     };
     delivery::unexpected(process, host, request, found.envelope, found.message);
     Posting::Matched

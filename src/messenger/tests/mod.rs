@@ -48,7 +48,7 @@ fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() 
         let mut host = SmallHost::new();
         let send = host.request(Role::Send(Mode::Standard), (0..10).collect());
         let receive = host.request(Role::Receive, vec![99; room]);
-        host.queues.post(&host.lengths, Pattern::new(3, 7), receive);
+        host.queues.post(&host.lengths, || Pattern::new(3, 7), receive);
         loopback::send(&(), &mut host, send);
         let outcome = Outcome { source: 3, tag: 7, length: 10, is_truncated: room < 10 };
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));

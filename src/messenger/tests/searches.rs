@@ -132,7 +132,7 @@ fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_
         host.handle((Header::Pending(CONTEXT), Vec::new()));
         if waits {
             // Not by `post`, which would ask.
-            host.queues.post(&host.lengths, Pattern::new(3, 8), 99);
+            host.queues.post(&host.lengths, || Pattern::new(3, 8), 99);
         }
         host.handle((Header::Synchronous(Match::new(CONTEXT, 3, 7), 1), Vec::new()));
         let asked = host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT));
