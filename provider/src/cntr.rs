@@ -25,7 +25,7 @@ pub(crate) struct Counter {
     pub(crate) wait: Option<Wait>,
     /// Sum of both numbers when the program last read one.
     seen: AtomicU64,
-    _domain: Arc<Domain>,
+    pub(crate) domain: Arc<Domain>,
 }
 
 impl Class for Counter {
@@ -37,7 +37,7 @@ impl Class for Counter {
 impl Counter {
     pub(crate) fn new(domain: Arc<Domain>, wait: Option<Wait>) -> Self {
         let (value, errors, seen, endpoints) = Default::default();
-        Counter { value, errors, endpoints, wait, seen, _domain: domain }
+        Counter { value, errors, endpoints, wait, seen, domain }
     }
 
     /// Counts an operation that has ended.
@@ -50,7 +50,7 @@ impl Counter {
 
     /// Returns the successes or errors after the endpoints have progressed.
     fn read(&self, field: &AtomicU64) -> u64 {
-        self.endpoints.progress();
+        self.endpoints.progress(&mut self.domain.enter());
         self.seen.store(self.sum(), Ordering::Relaxed);
         field.load(Ordering::Acquire)
     }
@@ -64,7 +64,7 @@ impl Counter {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
         let (deadline, errors) = (wait::deadline(timeout), self.errors.load(Ordering::Acquire));
         loop {
-            let armed = wait.arm(&self.endpoints);
+            let armed = wait.arm(&self.domain, &self.endpoints);
             if self.value.load(Ordering::Acquire) >= threshold {
                 return Ok(());
             }
@@ -77,7 +77,7 @@ impl Counter {
 
     /// Whether a program may sleep on the descriptor: it has read the counter as it is.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.endpoints);
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.domain, &self.endpoints);
         Ok(self.sum() == self.seen.load(Ordering::Relaxed))
     }
 }

@@ -46,9 +46,10 @@ impl<T> Answer for *const T {
 /// Runs the body of an entry point. A panic is a defect of ibex: it is printed, and the call fails.
 #[inline(always)]
 pub(crate) fn call<T: Answer>(what: &'static str, body: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(number)) => T::error(number),
+    // An answer alone, and not a result, comes out in one register.
+    let answer = || body().unwrap_or_else(T::error);
+    match catch_unwind(AssertUnwindSafe(answer)) {
+        Ok(answer) => answer,
         Err(panic) => {
             report(what, &*panic);
             T::error(sys::FI_EOTHER)

@@ -16,10 +16,12 @@
 //! - F2: the other pointers of a call lead to what its manual page says, during the call.
 //! - A1: the memory of an operation may be read, or written, until its end is reported; of an injected one, during the
 //!   call.
+//! - D1: a thread uses a [`Guarded`](domain::gate::Guarded) value only inside its domain, or calls of the program are
+//!   not concurrent (`FI_THREAD_DOMAIN`), and it has no second reference to the value.
 //!
 //! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
-//! bindings, the endpoints of an object (`endpoint/members.rs`), an endpoint, its port, the completions of a queue and
-//! the addresses of a vector. So what progresses does not ask for bindings: `fi_enable` copies what it needs.
+//! bindings, a domain (`domain/gate.rs`), the addresses of a vector. So what progresses does not ask for bindings:
+//! `fi_enable` copies what it needs.
 //!
 //! Tests: in each file, `tests/`, and `hw-tests`.
 

@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, read, write};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
+use crate::domain::Domain;
 use crate::endpoint::members::Members;
 use crate::entry::Result;
 use crate::sys;
@@ -151,8 +152,9 @@ impl Wait {
     }
 
     /// Makes endpoints progress, and lets what happens from now on wake this thread. Before it sleeps, it must look
-    /// whether what it waits for is there. Returns the number of wake-ups so far.
-    pub(crate) fn arm(&self, endpoints: &Members) -> u64 {
+    /// whether what it waits for is there. The endpoints are of this domain, and the thread is not inside. Returns the
+    /// number of wake-ups so far.
+    pub(crate) fn arm(&self, domain: &Domain, endpoints: &Members) -> u64 {
         let sleepers = self.sleepers.lock();
         // The thread that sleeps on the descriptor has to see the event.
         if !sleepers.is_watched {
@@ -163,7 +165,7 @@ impl Wait {
         let wake_ups = sleepers.wake_ups;
         self.is_armed.store(true, Ordering::SeqCst);
         drop(sleepers);
-        endpoints.arm();
+        endpoints.arm(&mut domain.enter());
         wake_ups
     }
 

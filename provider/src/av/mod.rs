@@ -42,7 +42,7 @@ pub(crate) struct AddressVector {
     inserted: RwLock<Inserted>,
     /// The endpoints that use it.
     pub(crate) endpoints: Members,
-    _domain: Arc<Domain>,
+    pub(crate) domain: Arc<Domain>,
 }
 
 impl Class for AddressVector {
@@ -54,7 +54,7 @@ impl Class for AddressVector {
 impl AddressVector {
     /// Makes an empty vector.
     pub(crate) fn new(domain: Arc<Domain>) -> Self {
-        AddressVector { inserted: RwLock::default(), endpoints: Members::default(), _domain: domain }
+        AddressVector { inserted: RwLock::default(), endpoints: Members::default(), domain }
     }
 
     /// Inserts an address. Returns its index, the lowest that is free.
@@ -81,7 +81,7 @@ impl AddressVector {
         }
         drop(inserted);
         // Endpoints forget it before another address can have the index.
-        self.endpoints.forget(index);
+        self.endpoints.forget(&mut self.domain.enter(), index);
         self.inserted.write().removed.insert(index as usize);
         Ok(())
     }

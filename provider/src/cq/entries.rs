@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of a completion queue that C calls, and the entries that they write.
+//! The functions of a completion queue that C calls, and the entries that they write. Each format has functions of its
+//! own.
 //!
 //! Grade: hot ([`read`]), else setup. Threads: any. Tests: below.
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Completion, CompletionQueue, Failed};
 use crate::domain::Domain;
-use crate::entry::{call, done, table};
+use crate::entry::{Result, call, done, table};
 use crate::fid::{self, give, head, object, pointer};
 use crate::sys;
 use crate::wait::Wait;
@@ -18,11 +19,22 @@ static OPERATIONS: sys::fi_ops = table!(fi_ops {
     absent: bind, ops_open, tostr, ops_set,
 });
 
-static FUNCTIONS: sys::fi_ops_cq = table!(fi_ops_cq {
-    read: read, readfrom: readfrom, readerr: readerr, strerror: strerror, sread: sread, sreadfrom: sreadfrom,
-    signal: signal;
-    absent:
-});
+/// By format.
+static FUNCTIONS: [sys::fi_ops_cq; 5] = [
+    functions::<{ sys::FI_CQ_FORMAT_TAGGED }>(),
+    functions::<{ sys::FI_CQ_FORMAT_CONTEXT }>(),
+    functions::<{ sys::FI_CQ_FORMAT_MSG }>(),
+    functions::<{ sys::FI_CQ_FORMAT_DATA }>(),
+    functions::<{ sys::FI_CQ_FORMAT_TAGGED }>(),
+];
+
+const fn functions<const FORMAT: sys::fi_cq_format>() -> sys::fi_ops_cq {
+    table!(fi_ops_cq {
+        read: read::<FORMAT>, readfrom: readfrom::<FORMAT>, readerr: readerr, strerror: strerror,
+        sread: sread::<FORMAT>, sreadfrom: sreadfrom::<FORMAT>, signal: signal;
+        absent:
+    })
+}
 
 /// `fi_cq_open`.
 ///
@@ -38,17 +50,15 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: F1, F2.
         let (domain, attributes) = unsafe { (object::<Domain>(domain), attributes.as_ref()) };
         let attributes = attributes.copied().unwrap_or_default();
-        if attributes.format > sys::FI_CQ_FORMAT_TAGGED {
-            return Err(sys::FI_EINVAL);
-        }
+        let functions = FUNCTIONS.get(attributes.format as usize).ok_or(sys::FI_EINVAL)?;
         if attributes.flags & !sys::FI_AFFINITY != 0 {
             return Err(sys::FI_EBADFLAGS);
         }
         let wait = Wait::of(attributes.wait_obj)?;
-        let queue = Arc::new(CompletionQueue::new(Arc::clone(domain), attributes.format, wait));
+        let queue = Arc::new(CompletionQueue::new(Arc::clone(domain), wait));
         let fid = head::<CompletionQueue>(context, &OPERATIONS);
         // SAFETY: F2.
-        unsafe { give(sys::fid_cq { fid, ops: pointer(&FUNCTIONS) }, queue, place) }
+        unsafe { give(sys::fid_cq { fid, ops: pointer(functions) }, queue, place) }
     })
 }
 
@@ -56,14 +66,14 @@ pub(crate) unsafe extern "C" fn open(
 ///
 /// # Safety
 /// F2: `buffer` has room for `index` and one more entries of this format.
-#[inline]
-unsafe fn write(format: sys::fi_cq_format, buffer: *mut c_void, index: usize, completion: &Completion) {
+#[inline(always)]
+unsafe fn write<const FORMAT: sys::fi_cq_format>(buffer: *mut c_void, index: usize, completion: &Completion) {
     let Completion { context, flags, length: len, buffer: data_at, data, tag, .. } = *completion;
     let op_context = std::ptr::with_exposed_provenance_mut(context);
     let buf = std::ptr::with_exposed_provenance_mut(data_at);
     // SAFETY: F2, for each format.
     unsafe {
-        match format {
+        match FORMAT {
             sys::FI_CQ_FORMAT_CONTEXT => {
                 buffer.cast::<sys::fi_cq_entry>().add(index).write(sys::fi_cq_entry { op_context });
             }
@@ -86,16 +96,15 @@ unsafe fn write(format: sys::fi_cq_format, buffer: *mut c_void, index: usize, co
 ///
 /// # Safety
 /// F2: both have room for `index` and one more.
-#[inline]
-unsafe fn write_from(
-    format: sys::fi_cq_format,
+#[inline(always)]
+unsafe fn write_from<const FORMAT: sys::fi_cq_format>(
     (buffer, sources): (*mut c_void, *mut sys::fi_addr_t),
     index: usize,
     completion: &Completion,
 ) {
     // SAFETY: F2.
     unsafe {
-        write(format, buffer, index, completion);
+        write::<FORMAT>(buffer, index, completion);
         if !sources.is_null() {
             sources.add(index).write(completion.source);
         }
@@ -108,22 +117,36 @@ unsafe extern "C" fn control(queue: *mut sys::fid, command: c_int, argument: *mu
     done("fi_control", || unsafe { Wait::control(object::<CompletionQueue>(queue).wait.as_ref(), command, argument) })
 }
 
+/// Checks that there is a buffer, unless a call only makes progress.
+#[inline(always)]
+fn check(buffer: *mut c_void, count: usize) -> Result<()> {
+    if buffer.is_null() && is_asked_for(count) { Err(sys::FI_EINVAL) } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn is_asked_for(count: usize) -> bool {
+    count > 0
+}
+
 /// `fi_cq_read`.
-unsafe extern "C" fn read(queue: *mut sys::fid_cq, buffer: *mut c_void, count: usize) -> isize {
+unsafe extern "C" fn read<const FORMAT: sys::fi_cq_format>(
+    queue: *mut sys::fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+) -> isize {
     call("fi_cq_read", || {
         // SAFETY: F1.
         let queue = unsafe { object::<CompletionQueue>(queue) };
-        if buffer.is_null() && count > 0 {
-            return Err(sys::FI_EINVAL);
-        }
+        check(buffer, count)?;
         // SAFETY: F2: the buffer has room for `count` entries.
-        let taken = queue.take(count, |index, completion| unsafe { write(queue.format, buffer, index, completion) })?;
+        let taken = queue.take(count, |index, completion| unsafe { write::<FORMAT>(buffer, index, completion) })?;
         Ok(taken as isize)
     })
 }
 
 /// `fi_cq_sread`. A condition is a hint, which is not needed.
-unsafe extern "C" fn sread(
+unsafe extern "C" fn sread<const FORMAT: sys::fi_cq_format>(
     queue: *mut sys::fid_cq,
     buffer: *mut c_void,
     count: usize,
@@ -131,11 +154,11 @@ unsafe extern "C" fn sread(
     timeout: c_int,
 ) -> isize {
     // SAFETY: F1, F2.
-    unsafe { sreadfrom(queue, buffer, count, std::ptr::null_mut(), condition, timeout) }
+    unsafe { sreadfrom::<FORMAT>(queue, buffer, count, std::ptr::null_mut(), condition, timeout) }
 }
 
 /// `fi_cq_sreadfrom`.
-unsafe extern "C" fn sreadfrom(
+unsafe extern "C" fn sreadfrom<const FORMAT: sys::fi_cq_format>(
     queue: *mut sys::fid_cq,
     buffer: *mut c_void,
     count: usize,
@@ -146,12 +169,10 @@ unsafe extern "C" fn sreadfrom(
     call("fi_cq_sread", || {
         // SAFETY: F1.
         let queue = unsafe { object::<CompletionQueue>(queue) };
-        if buffer.is_null() && count > 0 {
-            return Err(sys::FI_EINVAL);
-        }
+        check(buffer, count)?;
         // SAFETY: F2: both buffers have room for `count` entries; `sources` may be null.
         let taken = queue.take_or_sleep(count, timeout, |index, completion| unsafe {
-            write_from(queue.format, (buffer, sources), index, completion);
+            write_from::<FORMAT>((buffer, sources), index, completion);
         })?;
         Ok(taken as isize)
     })
@@ -164,7 +185,7 @@ unsafe extern "C" fn signal(queue: *mut sys::fid_cq) -> c_int {
 }
 
 /// `fi_cq_readfrom`.
-unsafe extern "C" fn readfrom(
+unsafe extern "C" fn readfrom<const FORMAT: sys::fi_cq_format>(
     queue: *mut sys::fid_cq,
     buffer: *mut c_void,
     count: usize,
@@ -173,12 +194,10 @@ unsafe extern "C" fn readfrom(
     call("fi_cq_readfrom", || {
         // SAFETY: F1.
         let queue = unsafe { object::<CompletionQueue>(queue) };
-        if buffer.is_null() && count > 0 {
-            return Err(sys::FI_EINVAL);
-        }
+        check(buffer, count)?;
         // SAFETY: F2: both buffers have room for `count` entries; `sources` may be null.
         let taken = queue.take(count, |index, completion| unsafe {
-            write_from(queue.format, (buffer, sources), index, completion);
+            write_from::<FORMAT>((buffer, sources), index, completion);
         })?;
         Ok(taken as isize)
     })
@@ -251,13 +270,19 @@ mod tests {
 
     /// Opens a queue through C; the completions are pushed by the returned object.
     fn queue(format: sys::fi_cq_format) -> (*mut sys::fid_cq, Arc<CompletionQueue>) {
-        let queue = Arc::new(CompletionQueue::new(domain(), format, None));
+        let queue = Arc::new(CompletionQueue::new(domain(), None));
         let mut place = std::ptr::null_mut();
         let fid = head::<CompletionQueue>(std::ptr::null_mut(), &OPERATIONS);
+        let ops = pointer(&FUNCTIONS[format as usize]);
         // SAFETY: `place` has room.
-        unsafe { give(sys::fid_cq { fid, ops: pointer(&FUNCTIONS) }, Arc::clone(&queue), &raw mut place) }
-            .expect("room");
+        unsafe { give(sys::fid_cq { fid, ops }, Arc::clone(&queue), &raw mut place) }.expect("room");
         (place, queue)
+    }
+
+    fn push(queue: &CompletionQueue, number: usize) {
+        let _inside = queue.domain.enter();
+        // SAFETY: D1.
+        unsafe { queue.push(completion(number)) };
     }
 
     fn close(place: *mut sys::fid_cq, queue: Arc<CompletionQueue>) {
@@ -275,12 +300,19 @@ mod tests {
     fn each_format_has_the_fields_of_its_structure() {
         for format in sys::FI_CQ_FORMAT_UNSPEC..=sys::FI_CQ_FORMAT_TAGGED {
             let (place, queue) = queue(format);
-            queue.push(&completion(1));
-            queue.push(&completion(7));
+            push(&queue, 1);
+            push(&queue, 7);
             let mut entries = [0_usize; 12];
             let mut sources = [0_u64; 2];
             // SAFETY: the buffers have room for two of the largest entries.
-            let taken = unsafe { readfrom(place, (&raw mut entries).cast(), 2, (&raw mut sources).cast::<u64>()) };
+            let taken = unsafe {
+                ((*(*place).ops).readfrom.expect("it is there"))(
+                    place,
+                    (&raw mut entries).cast(),
+                    2,
+                    (&raw mut sources).cast::<u64>(),
+                )
+            };
             assert_eq!((taken, sources), (2, [6, 6]));
             let fields = match format {
                 sys::FI_CQ_FORMAT_CONTEXT => 1,
@@ -303,13 +335,15 @@ mod tests {
         let mut error = sys::fi_cq_err_entry::default();
         let buffer = (&raw mut entry).cast();
         // SAFETY: room for one entry.
-        let read_one = || unsafe { read(place, buffer, 1) };
+        let read_one = || unsafe { read::<{ sys::FI_CQ_FORMAT_TAGGED }>(place, buffer, 1) };
         // SAFETY: room for one entry.
         let mut read_error = || unsafe { readerr(place, &raw mut error, 0) };
         assert_eq!((read_one(), read_error()), (-11, -11));
-        queue.push(&completion(1));
-        queue.push_failure(completion(2), Failure { error: sys::FI_ETRUNC, excess: 9, text: "too long" });
-        queue.push(&completion(3));
+        push(&queue, 1);
+        let failure = Failure { error: sys::FI_ETRUNC, excess: 9, text: "too long" };
+        // SAFETY: D1: nobody else uses the queue.
+        unsafe { queue.push_failure(completion(2), failure) };
+        push(&queue, 3);
         assert_eq!((read_one(), read_one(), read_one()), (1, -259, -259), "in their order");
         assert_eq!((read_error(), read_error()), (1, -11));
         assert_eq!((read_one(), read_one()), (1, -11));

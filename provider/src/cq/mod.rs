@@ -2,24 +2,25 @@
 //! Completion queues (`fi_cq(3)`): endpoints push [`Completion`]s, programs read them. Reading an empty queue makes the
 //! endpoints that are bound to it progress.
 //!
-//! `entries.rs` has what C calls, and the formats. A queue grows as long as nobody reads it. Grade: hot. Threads: any.
-//! Tests: `entries.rs`.
+//! `entries.rs` has what C calls, and the formats, `ring.rs` the order. A queue grows as long as nobody reads it. Grade:
+//! hot. Threads: any; its completions belong to the one inside the domain. Tests: `entries.rs`.
 
 mod entries;
+mod ring;
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use crate::domain::Domain;
+use crate::domain::gate::{Guarded, Inside};
 use crate::endpoint::members::Members;
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::sys;
 use crate::wait::{self, Wait};
+use ring::Ring;
 
 pub(crate) use entries::{copy, open};
 
@@ -62,7 +63,7 @@ pub(crate) struct Failure<'a> {
 
 /// An operation that failed, as it waits to be read.
 struct Failed {
-    /// Number of completions before it, counted as `taken` is.
+    /// Number of completions that were pushed before it.
     before: u64,
     completion: Completion,
     error: u32,
@@ -73,10 +74,8 @@ struct Failed {
 
 #[derive(Default)]
 struct Completions {
-    completed: VecDeque<Completion>,
+    completed: Ring,
     failed: VecDeque<Failed>,
-    /// Number of completions that the program has read.
-    taken: u64,
     /// Reasons of failures, each with its number as index plus one. There are as many as lost peers, and a few more.
     reasons: Vec<CString>,
 }
@@ -91,14 +90,13 @@ struct Signals {
 
 /// A completion queue.
 pub(crate) struct CompletionQueue {
-    format: sys::fi_cq_format,
-    completions: Mutex<Completions>,
+    completions: Guarded<Completions>,
     /// The endpoints that push to it.
     pub(crate) endpoints: Members,
     /// What threads sleep on until there is an entry.
     pub(crate) wait: Option<Wait>,
     signals: Signals,
-    _domain: Arc<Domain>,
+    pub(crate) domain: Arc<Domain>,
 }
 
 impl Class for CompletionQueue {
@@ -108,32 +106,44 @@ impl Class for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Makes a queue whose entries have this format.
-    pub(crate) fn new(domain: Arc<Domain>, format: sys::fi_cq_format, wait: Option<Wait>) -> Self {
-        let format = if format == sys::FI_CQ_FORMAT_UNSPEC { sys::FI_CQ_FORMAT_TAGGED } else { format };
+    /// Makes an empty queue.
+    pub(crate) fn new(domain: Arc<Domain>, wait: Option<Wait>) -> Self {
         let (completions, endpoints, signals) = Default::default();
-        CompletionQueue { format, completions, endpoints, wait, signals, _domain: domain }
+        CompletionQueue { completions, endpoints, wait, signals, domain }
+    }
+
+    /// Returns the completions.
+    #[inline(always)]
+    fn completions<'a>(&'a self, _: &'a mut Inside<'_>) -> &'a mut Completions {
+        // SAFETY: D1: the caller is inside, and makes no endpoint progress, which pushes, while it uses the result.
+        unsafe { self.completions.get() }
     }
 
     /// Adds the completion of a successful operation.
-    #[inline]
-    pub(crate) fn push(&self, completion: &Completion) {
-        self.completions.lock().completed.push_back(*completion);
+    ///
+    /// # Safety
+    /// D1: this thread is inside the queue's domain.
+    #[inline(always)]
+    pub(crate) unsafe fn push(&self, completion: Completion) {
+        // SAFETY: D1.
+        unsafe { self.completions.get() }.completed.push(completion);
         self.wait.iter().for_each(Wait::wake);
     }
 
     /// Adds the completion of an operation that failed.
+    ///
+    /// # Safety
+    /// D1: this thread is inside the queue's domain.
     #[cold]
-    pub(crate) fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
-        let (Failure { error, excess, text }, mut completions) = (failure, self.completions.lock());
-        let before = completions.taken + completions.completed.len() as u64;
-        let reasons = &mut completions.reasons;
+    pub(crate) unsafe fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
+        let Failure { error, excess, text } = failure;
+        // SAFETY: D1.
+        let Completions { completed, failed, reasons } = unsafe { self.completions.get() };
         let known = reasons.iter().position(|known| known.to_bytes() == text.as_bytes()).unwrap_or_else(|| {
             reasons.push(CString::new(text).unwrap_or_default());
             reasons.len() - 1
         });
-        completions.failed.push_back(Failed { before, completion, error, excess, reason: known + 1 });
-        drop(completions);
+        failed.push_back(Failed { before: completed.pushed(), completion, error, excess, reason: known + 1 });
         self.wait.iter().for_each(Wait::wake);
     }
 
@@ -143,7 +153,7 @@ impl CompletionQueue {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
         let (deadline, signals) = (wait::deadline(timeout), self.signals.count.load(Ordering::SeqCst));
         loop {
-            let armed = wait.arm(&self.endpoints);
+            let armed = wait.arm(&self.domain, &self.endpoints);
             match self.take(count, &mut with) {
                 Err(sys::FI_EAGAIN) => {}
                 result => return result,
@@ -167,53 +177,54 @@ impl CompletionQueue {
 
     /// Whether a program may sleep on the descriptor: there is nothing to read, and what comes makes it readable.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.endpoints);
-        let completions = self.completions.lock();
-        Ok(completions.completed.is_empty() && completions.failed.is_empty())
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.domain, &self.endpoints);
+        Ok(self.completions(&mut self.domain.enter()).are_none())
     }
 
     /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0
     /// the endpoints progress.
-    #[inline]
-    fn take(&self, count: usize, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
-        let mut completions = self.completions.lock();
-        if count == 0 || completions.completed.is_empty() && completions.failed.is_empty() {
-            drop(completions);
-            self.endpoints.progress();
-            completions = self.completions.lock();
+    #[inline(always)]
+    fn take(&self, count: usize, with: impl FnMut(usize, &Completion)) -> Result<usize> {
+        let mut inside = self.domain.enter();
+        if count == 0 || self.completions(&mut inside).are_none() {
+            self.endpoints.progress(&mut inside);
         }
-        let mut most = count;
-        if let Some(Failed { before, .. }) = completions.failed.front() {
-            let before = (before - completions.taken) as usize;
-            if before == 0 {
-                return Err(sys::FI_EAVAIL);
-            }
-            most = most.min(before);
-        }
-        if completions.completed.is_empty() {
-            return Err(sys::FI_EAGAIN);
-        }
-        let mut taken = 0;
-        while taken < most
-            && let Some(completion) = completions.completed.front()
-        {
-            with(taken, completion);
-            completions.completed.pop_front();
-            taken += 1;
-        }
-        completions.taken += taken as u64;
-        Ok(taken)
+        self.completions(&mut inside).take(count, with)
     }
 
     /// Takes the oldest failure.
     fn take_failure(&self) -> Result<Failed> {
-        self.completions.lock().failed.pop_front().ok_or(sys::FI_EAGAIN)
+        self.completions(&mut self.domain.enter()).failed.pop_front().ok_or(sys::FI_EAGAIN)
     }
 
     /// Calls `with` with the text of a reason.
     fn reason<T>(&self, number: i32, with: impl FnOnce(&CStr) -> T) -> T {
-        let completions = self.completions.lock();
-        let known = usize::try_from(number).ok().and_then(|number| completions.reasons.get(number.checked_sub(1)?));
+        let mut inside = self.domain.enter();
+        let reasons = &self.completions(&mut inside).reasons;
+        let known = usize::try_from(number).ok().and_then(|number| reasons.get(number.checked_sub(1)?));
         with(known.map_or(c"no further reason is known", CString::as_c_str))
+    }
+}
+
+impl Completions {
+    #[inline(always)]
+    fn are_none(&self) -> bool {
+        self.completed.is_empty() && self.failed.is_empty()
+    }
+
+    /// Takes up to `count` completions, up to the first failure.
+    #[inline(always)]
+    fn take(&mut self, count: usize, with: impl FnMut(usize, &Completion)) -> Result<usize> {
+        let mut most = count;
+        if let Some(Failed { before, .. }) = self.failed.front() {
+            most = most.min((before - self.completed.taken()) as usize);
+            if *before == self.completed.taken() {
+                return Err(sys::FI_EAVAIL);
+            }
+        }
+        if self.completed.is_empty() {
+            return Err(sys::FI_EAGAIN);
+        }
+        Ok(self.completed.take(most, with))
     }
 }

@@ -12,6 +12,7 @@ use super::reports::{BoundQueue, Reports};
 use crate::av::AddressVector;
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
+use crate::domain::gate::Inside;
 use crate::entry::Result;
 use crate::eq::EventQueue;
 use crate::sys;
@@ -30,7 +31,7 @@ pub(crate) struct Bound {
 impl Bound {
     pub(super) fn vector(&mut self, endpoint: &Arc<Endpoint>, vector: &Arc<AddressVector>) -> Result<()> {
         set(&mut self.vector, Arc::clone(vector))?;
-        vector.endpoints.add(endpoint);
+        vector.endpoints.add(&mut endpoint.domain.enter(), endpoint);
         Ok(())
     }
 
@@ -50,7 +51,7 @@ impl Bound {
         for (_, place) in &mut places {
             **place = Some(BoundQueue { queue: Arc::clone(queue), is_selective });
         }
-        queue.endpoints.add(endpoint);
+        queue.endpoints.add(&mut endpoint.domain.enter(), endpoint);
         Ok(())
     }
 
@@ -60,7 +61,7 @@ impl Bound {
             return Err(sys::FI_EINVAL);
         }
         self.reports.counters.push((Arc::clone(counter), flags));
-        counter.endpoints.add(endpoint);
+        counter.endpoints.add(&mut endpoint.domain.enter(), endpoint);
         Ok(())
     }
 
@@ -80,14 +81,14 @@ impl Bound {
     }
 
     /// Tells all objects that the endpoint is closed, and its port's channel with it.
-    pub(super) fn leave(&self, endpoint: &Arc<Endpoint>, channel: Option<&CompletionChannel>) {
+    pub(super) fn leave(&self, endpoint: &Arc<Endpoint>, inside: &mut Inside<'_>, channel: Option<&CompletionChannel>) {
         if let Some(channel) = channel {
             self.reports.waits().for_each(|wait| wait.remove(channel));
         }
-        self.vector.iter().for_each(|vector| vector.endpoints.remove(endpoint));
-        self.reports.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(endpoint));
+        self.vector.iter().for_each(|vector| vector.endpoints.remove(inside, endpoint));
+        self.reports.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(inside, endpoint));
         let queues = self.reports.sends.iter().chain(&self.reports.receives);
-        queues.for_each(|bound| bound.queue.endpoints.remove(endpoint));
+        queues.for_each(|bound| bound.queue.endpoints.remove(inside, endpoint));
     }
 }
 

@@ -75,20 +75,28 @@ unsafe extern "C" fn bind(endpoint: *mut sys::fid, other: *mut sys::fid, flags: 
         let mut bound = endpoint.bound.lock();
         // SAFETY: F1, here and below.
         if let Some(queue) = unsafe { object_if::<CompletionQueue>(other) } {
+            share_domain(endpoint, &queue.domain)?;
             return bound.queue(endpoint, queue, flags);
         }
         // SAFETY: F1.
         if let Some(vector) = unsafe { object_if::<AddressVector>(other) } {
+            share_domain(endpoint, &vector.domain)?;
             return bound.vector(endpoint, vector);
         }
         // SAFETY: F1.
         if let Some(counter) = unsafe { object_if::<Counter>(other) } {
+            share_domain(endpoint, &counter.domain)?;
             return bound.counter(endpoint, counter, flags);
         }
         // SAFETY: F1.
         let queue = unsafe { object_if::<EventQueue>(other) }.ok_or(sys::FI_EINVAL)?;
         bound.events(queue)
     })
+}
+
+/// Checks that the domain of an object is that of an endpoint.
+fn share_domain(endpoint: &Endpoint, domain: &Arc<Domain>) -> crate::entry::Result<()> {
+    if Arc::ptr_eq(&endpoint.domain, domain) { Ok(()) } else { Err(sys::FI_EDOMAIN) }
 }
 
 /// `fi_control`: `fi_enable`.

@@ -3,7 +3,8 @@
 //!
 //! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `transfers` what it calls to send and to
 //! receive, `reports` where their ends are reported, `members` the reverse of a binding. Grade: setup;
-//! [`Endpoint::enter`] and [`Endpoint::progress`] hot. Threads: any. Tests: `tests/`.
+//! [`Endpoint::enter`] and [`Endpoint::progress`] hot. Threads: any; its state belongs to the one inside the domain.
+//! Tests: `tests/`.
 
 mod bind;
 mod calls;
@@ -11,14 +12,16 @@ pub(crate) mod members;
 pub(crate) mod reports;
 pub(crate) mod transfers;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ibex::select::address::compact::CompactAddress;
 use ibex_ffi::verbs::CompletionChannel;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::domain::Domain;
+use crate::domain::gate::{Guarded, Inside};
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::host::{Shared, State};
@@ -48,11 +51,32 @@ pub(crate) struct Endpoint {
 
 /// What an endpoint has once it is enabled.
 struct Enabled {
-    shared: Shared,
-    state: Mutex<State>,
+    entered: Guarded<(Shared, State)>,
     /// Wakes those who sleep on the wait objects of its queues and counters.
     channel: Option<Arc<CompletionChannel>>,
     address: CompactAddress,
+}
+
+/// The state of an endpoint whose domain a call has entered.
+pub(crate) struct Entered<'a> {
+    state: &'a mut State,
+    _inside: Inside<'a>,
+}
+
+impl Deref for Entered<'_> {
+    type Target = State;
+
+    #[inline(always)]
+    fn deref(&self) -> &State {
+        self.state
+    }
+}
+
+impl DerefMut for Entered<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut State {
+        self.state
+    }
 }
 
 impl Class for Endpoint {
@@ -63,7 +87,8 @@ impl Class for Endpoint {
     /// The objects that reach it do so no more.
     fn leave(self: &Arc<Self>) {
         let channel = self.enabled.get().and_then(|enabled| enabled.channel.as_deref());
-        self.bound.lock().leave(self, channel);
+        let bound = self.bound.lock();
+        bound.leave(self, &mut self.domain.enter(), channel);
     }
 }
 
@@ -91,11 +116,12 @@ impl Endpoint {
         let channel = port.channel();
         let shared = Shared::new(port);
         let place = (Arc::clone(&self.domain), vector);
-        let state = Mutex::new(State::new(&shared, place, address.name(), reports.clone()));
+        let state = State::new(&shared, place, address.name(), (reports.clone(), self.flags));
+        let entered = Guarded::new((shared, state));
         if let Some(channel) = &channel {
             reports.waits().try_for_each(|wait| wait.add(channel))?;
         }
-        self.enabled.set(Enabled { shared, state, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)
+        self.enabled.set(Enabled { entered, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)
     }
 
     /// Returns its address; an error until it is enabled.
@@ -103,33 +129,48 @@ impl Endpoint {
         self.enabled.get().map(|enabled| enabled.address).ok_or(sys::FI_EOPBADSTATE)
     }
 
-    /// Enters the endpoint; an error until it is enabled.
-    #[inline]
-    pub(crate) fn enter(&self) -> Result<(&Shared, MutexGuard<'_, State>)> {
-        let enabled = self.enabled.get().ok_or(sys::FI_EOPBADSTATE)?;
-        Ok((&enabled.shared, enabled.state.lock()))
+    /// Enters the endpoint's domain; an error until the endpoint is enabled.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Result<(&Shared, Entered<'_>)> {
+        let inside = self.domain.enter();
+        // SAFETY: D1: just entered.
+        let (shared, state) = unsafe { self.entered()? };
+        Ok((shared, Entered { state, _inside: inside }))
     }
 
-    /// Advances what is in progress, and reports what has ended, unless another thread is at it.
-    #[inline]
-    pub(crate) fn progress(&self) {
-        if let Some(enabled) = self.enabled.get()
-            && let Some(mut state) = enabled.state.try_lock()
-        {
-            state.progress(&enabled.shared);
+    /// # Safety
+    /// D1: this thread is inside the domain, and has no other reference to the state.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
+    unsafe fn entered(&self) -> Result<(&Shared, &mut State)> {
+        let enabled = self.enabled.get().ok_or(sys::FI_EOPBADSTATE)?;
+        // SAFETY: D1.
+        let (shared, state) = unsafe { enabled.entered.get() };
+        Ok((shared, state))
+    }
+
+    /// Advances what is in progress, and reports what has ended.
+    #[inline(always)]
+    pub(crate) fn progress(&self, _: &mut Inside<'_>) {
+        // SAFETY: D1: the caller is inside, here and below. It is `Members`: a state reports to queues and counters, and
+        // does not come back to them.
+        if let Ok((shared, state)) = unsafe { self.entered() } {
+            state.progress_here(shared);
         }
     }
 
     /// Advances what is in progress as far as possible, and has what comes later wake those who sleep.
-    pub(crate) fn arm(&self) {
-        if let Ok((shared, mut state)) = self.enter() {
+    pub(crate) fn arm(&self, _: &mut Inside<'_>) {
+        // SAFETY: D1.
+        if let Ok((shared, state)) = unsafe { self.entered() } {
             state.arm(shared);
         }
     }
 
     /// Forgets a peer: this index of the address vector is removed.
-    pub(crate) fn forget(&self, index: sys::fi_addr_t) {
-        if let Ok((shared, mut state)) = self.enter() {
+    pub(crate) fn forget(&self, _: &mut Inside<'_>, index: sys::fi_addr_t) {
+        // SAFETY: D1.
+        if let Ok((shared, state)) = unsafe { self.entered() } {
             state.forget(shared, index);
         }
     }
@@ -143,8 +184,9 @@ impl Drop for Endpoint {
     /// Closes the port once the last messages have arrived: after that no adapter touches memory of the program's
     /// operations.
     fn drop(&mut self) {
-        if let Some(Enabled { shared, state, .. }) = self.enabled.get_mut() {
-            state.get_mut().disconnect(shared);
+        if let Some(enabled) = self.enabled.get_mut() {
+            let (shared, state) = enabled.entered.get_mut();
+            state.disconnect(shared);
             shared.close();
             recording::flush();
         }

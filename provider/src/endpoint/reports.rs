@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! Made when the endpoint is enabled; called by `host/calls.rs` and `rma`. Grade: hot. Threads: the one that has
-//! entered the endpoint. Tests: `hw-tests`.
+//! Made when the endpoint is enabled; called by `host/calls.rs` and `rma`. Grade: hot. Threads: the one inside the
+//! domain. Tests: `hw-tests`.
 
 use std::sync::Arc;
 
 use crate::cntr::Counter;
 use crate::cq::{Completion, CompletionQueue, Failure};
+use crate::host::Kind;
 use crate::host::request::{Call, Hears};
 use crate::sys;
 use crate::wait::Wait;
@@ -30,6 +31,25 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
+    /// Returns what a call of this direction (`FI_SEND`, `FI_RECV`) with these flags reports, if it succeeds.
+    pub(crate) fn call(&self, direction: u64, flags: u64, kind: Kind, context: usize) -> Call {
+        let is_counted = self.counters.iter().any(|(_, counted)| counted & direction != 0);
+        let hears = if is_counted { Hears::All } else { Hears::Queue };
+        Call { context, kind, is_reported: self.is_reported(direction, flags), hears }
+    }
+
+    /// Reports a send that [`Call::is_plain`].
+    #[inline(always)]
+    pub(crate) fn sent(&self, completion: Completion) {
+        push(self.sends.as_ref(), completion);
+    }
+
+    /// Reports a receive that [`Call::is_plain`].
+    #[inline(always)]
+    pub(crate) fn received(&self, completion: Completion) {
+        push(self.receives.as_ref(), completion);
+    }
+
     /// Whether the success of a send (`FI_SEND`) or receive (`FI_RECV`) with these flags is reported.
     #[inline]
     pub(crate) fn is_reported(&self, direction: u64, flags: u64) -> bool {
@@ -50,15 +70,14 @@ impl Reports {
 
     /// Reports a message that was sent or received, or the result of a search. The program gets a buffer for several
     /// messages back, whether or not it asks for completions.
-    #[inline(always)]
-    pub(crate) fn completed(&self, call: Call, completion: &Completion) {
+    pub(crate) fn completed(&self, call: Call, completion: Completion) {
         match call.hears {
             Hears::Nobody => return,
-            Hears::All if !self.counters.is_empty() => self.count(completion.flags, false),
-            Hears::All | Hears::Queue => {}
+            Hears::All => self.count(completion.flags, false),
+            Hears::Queue => {}
         }
         if call.is_reported || completion.flags & sys::FI_MULTI_RECV != 0 {
-            self.push(completion);
+            push(self.queue(completion.flags), completion);
         }
     }
 
@@ -73,10 +92,10 @@ impl Reports {
     }
 
     /// Reports a one-sided operation that has succeeded. `is_reported`: it is written to the queue.
-    pub(crate) fn succeeded(&self, is_reported: bool, completion: &Completion) {
+    pub(crate) fn succeeded(&self, is_reported: bool, completion: Completion) {
         self.count(completion.flags, false);
         if is_reported {
-            self.push(completion);
+            push(self.queue(completion.flags), completion);
         }
     }
 
@@ -87,22 +106,24 @@ impl Reports {
         self.push_failure(completion, failure);
     }
 
-    #[inline(always)]
-    fn push(&self, completion: &Completion) {
-        if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
-            queue.push(completion);
-        }
-    }
-
     fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
         if let Some(BoundQueue { queue, .. }) = self.queue(completion.flags) {
-            queue.push_failure(completion, failure);
+            // SAFETY: D1: as in `push`.
+            unsafe { queue.push_failure(completion, failure) };
         }
     }
 
-    #[inline(never)]
     fn count(&self, flags: u64, has_failed: bool) {
         let counters = self.counters.iter().filter(|(_, counted)| counted & flags != 0);
         counters.for_each(|(counter, _)| counter.count(has_failed));
+    }
+}
+
+#[inline(always)]
+fn push(bound: Option<&BoundQueue>, completion: Completion) {
+    if let Some(BoundQueue { queue, .. }) = bound {
+        // SAFETY: D1: only a `State` reports, and a thread that uses one is inside the domain, which is that of the
+        // queue (`fi_ep_bind`).
+        unsafe { queue.push(completion) };
     }
 }

@@ -12,15 +12,12 @@ use ibex::messenger::request::Mode;
 use super::Endpoint;
 use crate::entry::{Result, call, table};
 use crate::fid::object;
-use crate::host::calls::{Found, Message, Wanted};
+use crate::host::calls::{DELIVERED, Found, Message, Wanted};
 use crate::host::data::{Data, Piece};
 use crate::host::request::{Call, Hears};
 use crate::host::{Kind, Shared, State};
 use crate::info::{LONGEST_INJECTED, MOST_PIECES};
 use crate::sys;
-
-/// Flags by which a send completes once its message was delivered, or matched.
-const DELIVERED: u64 = sys::FI_DELIVERY_COMPLETE | sys::FI_MATCH_COMPLETE;
 
 /// Flags of a search and of what it found.
 const SEARCH: u64 = sys::FI_PEEK | sys::FI_CLAIM | sys::FI_DISCARD;
@@ -84,40 +81,55 @@ unsafe fn piece(buffer: *const c_void, length: usize) -> Result<Data> {
     unsafe { piece_of(buffer.cast_mut().cast(), length) }.map(Data::Piece)
 }
 
-/// Starts a send. `send_` has a copy of its own.
+/// Sends one piece of memory with the endpoint's default flags.
+///
+/// # Safety
+/// A1.
 #[inline(always)]
-fn send_with(
+unsafe fn send_piece(
+    endpoint: &Endpoint,
+    (kind, context): (Kind, *mut c_void),
+    (to, tag, data): (sys::fi_addr_t, u64, Option<u64>),
+    (start, length): (*const c_void, usize),
+) -> Result<isize> {
+    // SAFETY: A1.
+    let piece = unsafe { Piece::new(start.cast_mut().cast(), length) };
+    let mut is_sent = false;
+    if !start.is_null()
+        && let Ok((shared, mut state)) = endpoint.enter()
+    {
+        is_sent = state.is_sent_plainly(shared, (kind, context.addr()), Message { to, tag, data }, piece);
+    }
+    if is_sent {
+        return Ok(0);
+    }
+    // SAFETY: A1.
+    let piece = unsafe { self::piece(start, length)? };
+    send(endpoint, (kind, context), Message { to, tag, data }, piece, None)
+}
+
+/// Starts a send with the flags of the call, or those of the endpoint.
+#[inline(never)]
+fn send(
     endpoint: &Endpoint,
     (kind, context): (Kind, *mut c_void),
     message: Message,
     data: Data,
-    flags: u64,
+    flags: Option<u64>,
 ) -> Result<isize> {
+    let flags = flags.unwrap_or(endpoint.flags[0]);
     if flags & sys::FI_INJECT != 0 {
         can_be_injected(&data)?;
     }
     let (shared, mut state) = endpoint.enter()?;
-    let is_reported = state.reports.is_reported(sys::FI_SEND, flags);
     let mode = match flags & DELIVERED {
         0 => Mode::Standard,
         sys::FI_DELIVERY_COMPLETE => Mode::Delivered,
         _ => Mode::Synchronous,
     };
-    let call = Call { context: context.addr(), kind, is_reported, hears: Hears::All };
+    let call = state.reports.call(sys::FI_SEND, flags, kind, context.addr());
     state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
     Ok(0)
-}
-
-/// [`send_with`] the flags of the call, or those of the endpoint.
-#[inline(never)]
-fn send(
-    endpoint: &Endpoint,
-    of: (Kind, *mut c_void),
-    message: Message,
-    data: Data,
-    flags: Option<u64>,
-) -> Result<isize> {
-    send_with(endpoint, of, message, data, flags.unwrap_or(endpoint.flags[0]))
 }
 
 /// Starts a send that reports nothing, and whose memory is free at once.
@@ -125,7 +137,7 @@ fn send(
 fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Result<isize> {
     can_be_injected(&data)?;
     let (shared, mut state) = endpoint.enter()?;
-    let call = Call { context: 0, kind, is_reported: false, hears: Hears::All };
+    let call = Call { is_reported: false, ..state.reports.call(sys::FI_SEND, 0, kind, 0) };
     state.send(shared, call, message, data, (Mode::Standard, true))?;
     Ok(0)
 }
@@ -135,44 +147,60 @@ fn can_be_injected(data: &Data) -> Result<()> {
     if data.length() > LONGEST_INJECTED { Err(sys::FI_EMSGSIZE) } else { Ok(()) }
 }
 
-/// The default flags of receives. Buffers for several messages are for untagged ones.
+/// Returns the source that a receive names.
 #[inline(always)]
-fn flags_of_receives(endpoint: &Endpoint, kind: Kind) -> u64 {
-    let other = if kind == Kind::Tagged { sys::FI_MULTI_RECV } else { 0 };
-    endpoint.flags[1] & !other
+fn source(endpoint: &Endpoint, from: sys::fi_addr_t) -> sys::fi_addr_t {
+    if endpoint.is_directed { from } else { sys::FI_ADDR_UNSPEC }
 }
 
-/// Posts a receive, or searches. `recv` has a copy of its own.
+/// Posts a receive of one piece of memory with the endpoint's default flags.
+///
+/// # Safety
+/// A1.
 #[inline(always)]
-fn receive_with(
+unsafe fn receive_piece(
+    endpoint: &Endpoint,
+    (kind, context): (Kind, *mut c_void),
+    (from, tag, ignore): (sys::fi_addr_t, u64, u64),
+    (start, length): (*mut c_void, usize),
+) -> Result<isize> {
+    // SAFETY: A1.
+    let piece = unsafe { Piece::new(start.cast(), length) };
+    let mut is_posted = false;
+    if !start.is_null()
+        && let Ok((shared, mut state)) = endpoint.enter()
+    {
+        let wanted = Wanted { from: source(endpoint, from), tag, ignore };
+        is_posted = state.is_received_plainly(shared, (kind, context.addr()), wanted, piece);
+    }
+    if is_posted {
+        return Ok(0);
+    }
+    // SAFETY: A1.
+    let piece = unsafe { self::piece(start, length)? };
+    receive(endpoint, (kind, context), Wanted { from, tag, ignore }, piece, None)
+}
+
+/// Posts a receive, or searches, with the flags of the call, or those of the endpoint.
+#[inline(never)]
+fn receive(
     endpoint: &Endpoint,
     (kind, context): (Kind, *mut c_void),
     wanted: Wanted,
     data: Data,
-    flags: u64,
+    flags: Option<u64>,
 ) -> Result<isize> {
-    let from = if endpoint.is_directed { wanted.from } else { sys::FI_ADDR_UNSPEC };
-    let wanted = Wanted { from, ..wanted };
+    // Buffers for several messages are for untagged ones.
+    let other = if kind == Kind::Tagged { sys::FI_MULTI_RECV } else { 0 };
+    let flags = flags.unwrap_or(endpoint.flags[1] & !other);
+    let wanted = Wanted { from: source(endpoint, wanted.from), ..wanted };
     let (shared, mut state) = endpoint.enter()?;
-    let is_reported = state.reports.is_reported(sys::FI_RECV, flags);
-    let call = Call { context: context.addr(), kind, is_reported, hears: Hears::All };
+    let call = state.reports.call(sys::FI_RECV, flags, kind, context.addr());
     if flags & (sys::FI_MULTI_RECV | SEARCH) == 0 {
         state.receive(shared, call, wanted, data)?;
         return Ok(0);
     }
     receive_specially(endpoint, (shared, &mut state), call, wanted, data, flags)
-}
-
-/// [`receive_with`] the flags of the call, or those of the endpoint.
-#[inline(never)]
-fn receive(
-    endpoint: &Endpoint,
-    of: (Kind, *mut c_void),
-    wanted: Wanted,
-    data: Data,
-    flags: Option<u64>,
-) -> Result<isize> {
-    receive_with(endpoint, of, wanted, data, flags.unwrap_or_else(|| flags_of_receives(endpoint, of.0)))
 }
 
 /// Posts a buffer for several messages, or searches.
@@ -238,10 +266,9 @@ macro_rules! functions {
                 context: *mut c_void,
             ) -> isize {
                 call("fi_recv", || {
-                    let wanted = Wanted { from, tag: 0 $(+ $tag)?, ignore: 0 $(+ $ignore)? };
+                    let wanted = (from, 0 $(+ $tag)?, 0 $(+ $ignore)?);
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
-                    receive_with(endpoint, ($kind, context), wanted, data, flags_of_receives(endpoint, $kind))
+                    unsafe { receive_piece(object(endpoint), ($kind, context), wanted, (buffer, length)) }
                 })
             }
 
@@ -288,10 +315,9 @@ macro_rules! functions {
                 context: *mut c_void,
             ) -> isize {
                 call("fi_send", || {
-                    let message = Message { to, tag: 0 $(+ $tag)?, data: None };
+                    let message = (to, 0 $(+ $tag)?, None);
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
-                    send_with(endpoint, ($kind, context), message, data, endpoint.flags[0])
+                    unsafe { send_piece(object(endpoint), ($kind, context), message, (buffer, length)) }
                 })
             }
 
@@ -359,10 +385,9 @@ macro_rules! functions {
                 context: *mut c_void,
             ) -> isize {
                 call("fi_senddata", || {
-                    let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
+                    let message = (to, 0 $(+ $tag)?, Some(remote));
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
-                    send(endpoint, ($kind, context), message, data, None)
+                    unsafe { send_piece(object(endpoint), ($kind, context), message, (buffer, length)) }
                 })
             }
 

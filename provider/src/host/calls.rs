@@ -9,14 +9,15 @@ use ibex::messenger::header::{Header, Match, WireEnvelope as _};
 use ibex::messenger::host::{Data as _, Process as _};
 use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
 use ibex::messenger::receive::probe;
+use ibex::messenger::receive::queues::FIRST;
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Mode, Role};
-use ibex::messenger::route::Route;
 use ibex::messenger::send;
 use ibex::transport::Sent;
+use ibex_ffi::verbs::InlineSpan;
 
-use super::data::Data;
-use super::request::{Call, Handle, Hears, Request};
+use super::data::{Data, Piece};
+use super::request::{Call, Handle, Hears, Outcome, Request};
 use super::{Kind, Shared, State, tag};
 use crate::cq::{Completion, Failure};
 use crate::entry::Result;
@@ -53,6 +54,9 @@ pub(crate) enum Found {
     Discarded,
 }
 
+/// Flags by which a send completes once its message was delivered, or matched.
+pub(crate) const DELIVERED: u64 = sys::FI_DELIVERY_COMPLETE | sys::FI_MATCH_COMPLETE;
+
 /// A completion, or a failure, that is to be reported.
 pub(super) struct Report {
     call: Call,
@@ -63,16 +67,19 @@ pub(super) struct Report {
 }
 
 /// Makes the completion of a receive, or of a search.
+#[inline(always)]
 pub(super) fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usize) -> Completion {
-    let flags = call.kind.received() | if data.is_some() { sys::FI_REMOTE_CQ_DATA } else { 0 };
     let rest = Completion::default();
-    Completion { context: call.context, flags, length, data: data.unwrap_or(0), tag, ..rest }
+    let completion = Completion { context: call.context, flags: call.kind.received(), length, tag, ..rest };
+    match data {
+        Some(data) => Completion { flags: completion.flags | sys::FI_REMOTE_CQ_DATA, data, ..completion },
+        None => completion,
+    }
 }
 
 impl State {
     /// Starts a send. `mode`: what its completion says of the message, besides that its memory is free.
     /// `is_injected`: the program reuses the memory at once.
-    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         shared: &Shared,
@@ -81,66 +88,102 @@ impl State {
         data: Data,
         (mode, is_injected): (Mode, bool),
     ) -> Result<()> {
-        let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
-        let of = tag(message.tag, message.data);
-        if mode == Mode::Standard && self.recording.is_none() && self.sends_at_once(shared, route, call.kind, of, &data)
+        if mode == Mode::Standard
+            && self.recording.is_none()
+            && let Some(span) = data.span()
+            && self.is_sent_at_once(shared, call.kind, message, span)
         {
             self.report_send(call);
             return Ok(());
         }
-        self.begin(shared, call, (route, of), if is_injected { data.copied() } else { data }, mode);
-        Ok(())
-    }
-
-    /// Starts a send that needs a request.
-    #[inline(never)]
-    fn begin(&mut self, shared: &Shared, call: Call, (route, of): (Route, FiTag), data: Data, mode: Mode) {
-        let send = self.requests.take(Role::Send(mode), (route.bits(), of), data, call);
+        let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
+        let data = if is_injected { data.copied() } else { data };
+        let of = (route.bits(), tag(message.tag, message.data));
+        let (send, request) = self.requests.take(Role::Send(mode), of, call);
+        request.core.data = data;
         events::raise(self, send, Event::Activate);
         send::begin(shared, self, send, route);
         self.leave(shared);
+        Ok(())
+    }
+
+    /// Sends a short message of one piece, with the endpoint's default flags, without a request. Returns false if it
+    /// cannot do so now.
+    #[inline(always)]
+    pub(crate) fn is_sent_plainly(
+        &mut self,
+        shared: &Shared,
+        (kind, context): (Kind, usize),
+        message: Message,
+        piece: Piece,
+    ) -> bool {
+        let is_sent = self.sends_plainly && self.is_sent_at_once(shared, kind, message, piece.span());
+        if is_sent {
+            self.reports.sent(Completion { context, flags: kind.sent(), ..Completion::default() });
+        }
+        is_sent
     }
 
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
     #[inline(always)]
-    fn sends_at_once(&mut self, shared: &Shared, route: Route, kind: Kind, of: FiTag, data: &Data) -> bool {
-        if !self.peers.skips(route, kind) {
-            return false;
-        }
-        let envelope = Tagged { source: ADDR_UNSPEC, tag: of.tag, data: of.data };
+    fn is_sent_at_once(&mut self, shared: &Shared, kind: Kind, message: Message, span: InlineSpan<'_>) -> bool {
+        let Some(route) = self.peers.short_cut(message.to, kind) else { return false };
+        let envelope = Tagged { source: ADDR_UNSPEC, tag: message.tag, data: message.data };
         let header = Header::eager(Match { context: kind as u32, envelope });
-        let Some(span) = data.span().filter(|span| header.len() + span.len() <= shared.rail.max_inline) else {
-            return false;
-        };
         let Some(mut port) = shared.enter_port(0) else { return false };
         port.send_inline(route.to(), Shared::TAG, header[..].into(), span) == Ok(Sent::Posted)
     }
 
-    /// Posts a receive.
+    /// Posts a receive of one piece with the endpoint's default flags. Returns false if they ask for something else, or
+    /// the receive cannot be posted.
     #[inline(always)]
+    pub(crate) fn is_received_plainly(
+        &mut self,
+        shared: &Shared,
+        (kind, context): (Kind, usize),
+        wanted: Wanted,
+        piece: Piece,
+    ) -> bool {
+        if !self.receives_plainly[kind as usize] {
+            return false;
+        }
+        let Ok(of) = self.wanted(shared, wanted) else { return false };
+        let call = Call { context, kind, is_reported: true, hears: Hears::Queue };
+        let (receive, request) = self.requests.take(Role::Receive, of, call);
+        request.core.data.set(piece);
+        self.post(shared, kind, receive, of);
+        self.leave(shared);
+        true
+    }
+
+    /// Posts a receive.
     pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
         let of = self.wanted(shared, wanted)?;
-        let receive = self.requests.take(Role::Receive, of, data, call);
-        self.post(shared, receive, of);
+        let (receive, request) = self.requests.take(Role::Receive, of, call);
+        request.core.data = data;
+        self.post(shared, call.kind, receive, of);
         self.leave(shared);
         Ok(())
     }
 
     /// Gives a receive the message that it takes, or posts it. Returns whether it is posted.
     #[inline(always)]
-    pub(super) fn post(&mut self, shared: &Shared, receive: Handle, (source, tag): (u64, FiTag)) -> bool {
-        let pattern = Tagged::pattern(source, tag);
+    pub(super) fn post(&mut self, shared: &Shared, kind: Kind, receive: Handle, (source, tag): (u64, FiTag)) -> bool {
+        let pattern = || Tagged::pattern(source, tag);
         let posting = match self.recording {
-            None => search::post(shared, self, receive, pattern),
-            Some(recording) => search::post_with_events(shared, self, receive, pattern, recording),
+            None => search::post_to(shared, self, kind, receive, pattern),
+            Some(recording) => search::post_with_events(shared, self, receive, pattern(), recording),
         };
         let Posting::Waits(name) = posting else { return false };
-        self.requests.get(receive).core.posted = name;
+        // The name that a new request has.
+        if name != FIRST {
+            self.requests.get(receive).core.posted = name;
+        }
         true
     }
 
     /// Returns the source and the tag that a receive or a search takes, in the terms of the messenger.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wanted(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
         let source = match wanted.from {
             sys::FI_ADDR_UNSPEC => ADDR_UNSPEC,
@@ -184,7 +227,8 @@ impl State {
     }
 
     fn receive_probed(&mut self, shared: &Shared, call: Call, message: MessageHandle, data: Data) {
-        let receive = self.requests.take(Role::Receive, (ADDR_UNSPEC, tag(0, None)), data, call);
+        let (receive, request) = self.requests.take(Role::Receive, (ADDR_UNSPEC, tag(0, None)), call);
+        request.core.data = data;
         probe::receive(shared, self, receive, message);
         self.leave(shared);
     }
@@ -222,14 +266,27 @@ impl State {
         })
     }
 
-    #[inline]
     fn report_send(&mut self, call: Call) {
         let completion = Completion { context: call.context, flags: call.kind.sent(), ..Completion::default() };
         self.complete(call, completion, None);
     }
 
-    /// Reports the end of a request.
+    /// Reports a whole message, if its receive is plain and the address of its source known. Returns whether it did.
     #[inline(always)]
+    pub(super) fn reports_at_once(&mut self, receive: Handle, outcome: &Outcome) -> bool {
+        let known = self.requests.get(receive);
+        let source = self.peers.address(outcome.source);
+        if !known.is_plain || outcome.is_truncated || source == sys::FI_ADDR_NOTAVAIL || !self.late.is_empty() {
+            return false;
+        }
+        let FiTag { tag, data, .. } = outcome.tag;
+        let completion = completion_of(known.call, tag, data, outcome.length);
+        self.reports.received(Completion { source, ..completion });
+        true
+    }
+
+    /// Reports the end of a request.
+    #[inline(never)]
     pub(super) fn report(&mut self, request: Handle) {
         let known = self.requests.get(request);
         let (call, role, room) = (known.call, known.core.role, known.core.data.length());
@@ -246,26 +303,26 @@ impl State {
         if outcome.length > room {
             let (excess, text) = (outcome.length - room, "the message is longer than the receive");
             let failure = Some(Failure { error: sys::FI_ETRUNC, excess, text });
-            return self.late.push_back(Report { call, completion, source: Some(outcome.source), failure });
+            return self.report_late(Report { call, completion, source: Some(outcome.source), failure });
         }
         self.complete(call, completion, Some(outcome.source));
     }
 
     /// Reports a success at once, unless the source must be looked up or an earlier report waits.
-    #[inline(always)]
     fn complete(&mut self, call: Call, mut completion: Completion, source: Option<u64>) {
         if let Some(source) = source {
             completion.source = self.peers.address(source);
         }
         if self.late.is_empty() && (source.is_none() || completion.source != sys::FI_ADDR_NOTAVAIL) {
-            return self.reports.completed(call, &completion);
+            return self.reports.completed(call, completion);
         }
-        self.complete_late(call, &completion, source);
+        self.report_late(Report { call, completion, source, failure: None });
     }
 
     #[cold]
-    fn complete_late(&mut self, call: Call, completion: &Completion, source: Option<u64>) {
-        self.late.push_back(Report { call, completion: *completion, source, failure: None });
+    fn report_late(&mut self, report: Report) {
+        self.late.push_back(report);
+        self.has_more = true;
     }
 
     /// Makes the reports that wait for the address of a source. No port is entered.
@@ -274,7 +331,7 @@ impl State {
         while let Some(Report { call, mut completion, source, failure }) = self.late.pop_front() {
             completion.source = source.map_or(sys::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
             match failure {
-                None => self.reports.completed(call, &completion),
+                None => self.reports.completed(call, completion),
                 Some(failure) => self.reports.failed(call, completion, failure),
             }
         }
@@ -283,12 +340,20 @@ impl State {
     fn fail_receive(&mut self, call: Call, error: u32, text: &'static str) {
         let completion = Completion { context: call.context, flags: call.kind.received(), ..Completion::default() };
         let failure = Some(Failure { error, excess: 0, text });
-        self.late.push_back(Report { call, completion, source: None, failure });
+        self.report_late(Report { call, completion, source: None, failure });
     }
 
     /// Ends a call, or a poll, once no port is entered.
     #[inline(always)]
     pub(crate) fn leave(&mut self, shared: &Shared) {
+        if self.has_more {
+            self.end_more(shared);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_more(&mut self, shared: &Shared) {
         if self.messenger.rails.lost.is_due() {
             self.end_lost(shared);
         }
@@ -298,5 +363,10 @@ impl State {
         if !self.late.is_empty() {
             self.put_late(shared);
         }
+        self.has_more = self.messenger.rails.lost.is_due()
+            || self.buffers.are_due()
+            || !self.late.is_empty()
+            || !self.messenger.flow.turns.is_empty()
+            || self.recording.is_some();
     }
 }

@@ -55,6 +55,21 @@ impl Piece {
         // SAFETY: A1; the caller stays within the piece, which belongs to this receive until it completes.
         unsafe { std::ptr::copy(from.as_ptr(), self.start.add(offset), from.len()) };
     }
+
+    /// Copies a message to the beginning, as far as there is room.
+    #[inline(always)]
+    fn put(self, from: &[u8]) {
+        let from = &from[..from.len().min(self.length)];
+        if let (Some(first), Some(last), 8..=16) = (from.first_chunk::<8>(), from.last_chunk::<8>(), from.len()) {
+            // SAFETY: A1; there is room for so many bytes.
+            unsafe {
+                self.start.cast::<[u8; 8]>().write_unaligned(*first);
+                self.start.add(from.len() - 8).cast::<[u8; 8]>().write_unaligned(*last);
+            }
+        } else {
+            self.copy_from(0, from);
+        }
+    }
 }
 
 /// The data of a request.
@@ -74,6 +89,23 @@ unsafe impl Send for Piece {}
 impl Data {
     /// The data of a message without any.
     pub(crate) const NONE: Data = Data::Piece(Piece { start: std::ptr::null_mut(), length: 0 });
+
+    /// Changes it to a piece.
+    #[inline(always)]
+    pub(super) fn set(&mut self, to: Piece) {
+        match self {
+            Data::Piece(piece) => *piece = to,
+            Data::Pieces(..) | Data::Copied(_) => *self = Data::Piece(to),
+        }
+    }
+
+    /// Frees what it owns.
+    #[inline(always)]
+    pub(super) fn free(&mut self) {
+        if !matches!(self, Data::Piece(_)) {
+            *self = Data::NONE;
+        }
+    }
 
     /// Makes the data of these pieces.
     pub(crate) fn of(pieces: &[Piece]) -> Self {
@@ -132,6 +164,22 @@ impl Data {
         }
     }
 
+    #[cold]
+    fn length_of_others(&self) -> usize {
+        match self {
+            Data::Piece(piece) => piece.length,
+            Data::Pieces(_, length) => *length,
+            Data::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    #[inline(never)]
+    fn put_in_pieces(&mut self, from: &[u8]) -> bool {
+        let length = from.len().min(host::Data::length(self));
+        self.copy_in(0, &from[..length]);
+        true
+    }
+
     #[inline]
     fn copy_in(&mut self, offset: usize, from: &[u8]) {
         match self {
@@ -162,24 +210,22 @@ fn parts(pieces: &[Piece], offset: usize, length: usize) -> impl Iterator<Item =
 }
 
 impl host::Data for Data {
-    #[inline]
+    #[inline(always)]
     fn length(&self) -> usize {
-        match self {
-            Data::Piece(piece) => piece.length,
-            Data::Pieces(_, length) => *length,
-            Data::Copied(bytes) => bytes.len(),
-        }
+        if let Data::Piece(piece) = self { piece.length } else { self.length_of_others() }
     }
 
     fn is_contiguous(&self) -> bool {
         !matches!(self, Data::Pieces(..))
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, from: &[u8]) -> bool {
-        let length = from.len().min(self.length());
-        self.copy_in(0, &from[..length]);
-        true
+        if let Data::Piece(piece) = self {
+            piece.put(from);
+            return true;
+        }
+        self.put_in_pieces(from)
     }
 
     fn take_all(&mut self, to: &mut [u8]) -> bool {

@@ -10,6 +10,7 @@
 //! Called by `endpoint/`. Grade: hot. Threads: any that enters the endpoint, one at a time. Tests: in each file, and
 //! `hw-tests`.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -27,7 +28,6 @@ use ibex::peer::PeerName;
 use ibex::transport::adapter::verbs::Verbs;
 use ibex::transport::{Batch, Port};
 use ibex::tunables::Tunables;
-use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) mod calls;
 pub(crate) mod data;
@@ -72,10 +72,16 @@ pub(crate) enum Kind {
     Message = 1,
 }
 
-/// What threads share of an endpoint.
+/// What an endpoint has beside its state, because both are used at once.
 pub(crate) struct Shared {
-    port: Mutex<Port<Verbs>>,
+    polled: RefCell<Polled>,
     rail: host::Rail,
+}
+
+/// The port, and the completions of the last poll unless they are being handled.
+struct Polled {
+    port: Port<Verbs>,
+    batch: Option<Box<Batch>>,
 }
 
 /// An endpoint, for the thread that has entered it.
@@ -86,8 +92,6 @@ pub(crate) struct State {
     peers: Peers,
     buffers: Buffers,
     registrations: Registrations,
-    /// Completions of the last poll.
-    batch: Option<Box<Batch>>,
     /// Messages that searches have claimed, each with what the search reported, by the context of the search.
     claimed: HashMap<usize, (MessageHandle, Completion, u64)>,
     /// Where the ends of operations are reported.
@@ -98,13 +102,19 @@ pub(crate) struct State {
     late: VecDeque<Report>,
     /// The trace of the process, if there is one.
     recording: Option<&'static Recording>,
+    /// Whether anything waits for the end of a call, or of a poll.
+    has_more: bool,
+    /// Whether sends, and receives by [`Kind`], without flags of their own are [plain](request::Call::is_plain), and
+    /// the endpoint's defaults ask for nothing else.
+    sends_plainly: bool,
+    receives_plainly: [bool; 2],
 }
 
 impl host::Process for Shared {
     const TAG: u8 = 1;
 
     type Adapter = Verbs;
-    type Entered<'a> = MutexGuard<'a, Port<Verbs>>;
+    type Entered<'a> = RefMut<'a, Port<Verbs>>;
 
     fn rail_count(&self) -> usize {
         1
@@ -119,16 +129,20 @@ impl host::Process for Shared {
     }
 
     /// Only a thread that has entered the endpoint enters its port.
-    #[inline]
-    fn enter_port(&self, rail: usize) -> Option<MutexGuard<'_, Port<Verbs>>> {
-        if rail == 0 { self.port.try_lock() } else { None }
+    #[inline(always)]
+    fn enter_port(&self, rail: usize) -> Option<RefMut<'_, Port<Verbs>>> {
+        if rail != 0 {
+            return None;
+        }
+        let polled = self.polled.try_borrow_mut().ok()?;
+        Some(RefMut::map(polled, |polled| &mut polled.port))
     }
 }
 
 impl Shared {
     /// Closes the port: after that no adapter touches memory of this process for it.
-    pub(crate) fn close(&self) {
-        self.port.lock().close();
+    pub(crate) fn close(&mut self) {
+        self.polled.get_mut().port.close();
     }
 
     /// Takes over an open port.
@@ -136,7 +150,7 @@ impl Shared {
         let tunables = Tunables::default();
         let sizes = ((tunables.eager_limit as usize).min(RECEIVE_SIZE as usize), RECEIVE_SIZE as usize);
         let rail = host::Rail::new(0, port.attributes(), sizes, tunables.read_size as u32);
-        Shared { port: Mutex::new(port), rail }
+        Shared { polled: RefCell::new(Polled { port, batch: Some(Box::default()) }), rail }
     }
 }
 
@@ -146,11 +160,11 @@ impl State {
         shared: &Shared,
         (domain, vector): (Arc<Domain>, Arc<AddressVector>),
         me: PeerName,
-        reports: Reports,
+        (reports, flags): (Reports, [u64; 2]),
     ) -> Self {
         let tunables = Tunables::default();
         let (counters, registrations) = {
-            let port = shared.port.lock();
+            let port = &shared.polled.borrow().port;
             (port.counters(), Registrations::new(port.domain(), adapter::processes() as usize))
         };
         let flow = Flow::new(tunables.unexpected_memory, WINDOW, counters);
@@ -163,6 +177,10 @@ impl State {
         for (queues, lengths) in &mut queues {
             queues.set_raises_events(lengths, recording.is_some());
         }
+        let plain = |direction, flags| reports.call(direction, flags, Kind::Message, 0).is_plain();
+        let plain_flags = flags[0] & (sys::FI_INJECT | calls::DELIVERED) == 0;
+        let sends_plainly = plain(sys::FI_SEND, flags[0]) && plain_flags && recording.is_none();
+        let receives = plain(sys::FI_RECV, flags[1]);
         State {
             messenger,
             requests: Requests::default(),
@@ -170,13 +188,30 @@ impl State {
             peers: Peers::new(vector, me),
             buffers: Buffers::default(),
             registrations,
-            batch: Some(Box::default()),
             claimed: HashMap::new(),
             reports,
             rma: Rma::new(domain),
             late: VecDeque::new(),
+            has_more: recording.is_some(),
+            sends_plainly,
+            // Buffers for several messages are for untagged ones.
+            receives_plainly: [receives, receives && flags[1] & sys::FI_MULTI_RECV == 0],
             recording,
         }
+    }
+}
+
+impl State {
+    #[inline(never)]
+    fn finish_otherwise(
+        &mut self,
+        receive: Handle,
+        (source, tag): (u64, u64),
+        data: Option<u64>,
+        (length, is_truncated): (usize, bool),
+    ) {
+        self.note(receive, &Outcome { source, tag: self::tag(tag, data), length, is_truncated });
+        self.finish(receive);
     }
 }
 
@@ -247,7 +282,7 @@ impl Communicators for State {
         self.peers.mark(routes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn queues(&mut self, of: Kind) -> (&mut Queues<Handle, Tagged>, &Lengths) {
         let (queues, lengths) = &mut self.queues[of as usize];
         (queues, lengths)
@@ -257,17 +292,26 @@ impl Communicators for State {
 impl Host for State {
     type Data = Data;
 
-    #[inline]
+    #[inline(always)]
     fn core(&mut self, request: Handle) -> &mut Core {
         &mut self.requests.get(request).core
     }
 
-    #[inline]
+    #[inline(always)]
     fn messenger(&mut self) -> &mut messenger::State<State> {
         &mut self.messenger
     }
 
-    #[inline]
+    #[inline(always)]
+    fn finish_whole(&mut self, receive: Handle, outcome: &Outcome) {
+        if self.reports_at_once(receive, outcome) {
+            return self.requests.give_back(receive);
+        }
+        // One by one, so that the fast path does not store them in memory.
+        let Outcome { source, tag: FiTag { tag, data, .. }, length, is_truncated } = *outcome;
+        self.finish_otherwise(receive, (source, tag), data, (length, is_truncated));
+    }
+
     fn note(&mut self, receive: Handle, outcome: &Outcome) {
         self.requests.get(receive).outcome = Some(*outcome);
         self.note_match(receive, outcome.length);
@@ -295,7 +339,6 @@ impl Host for State {
     /// Bytes can always be copied.
     fn cannot_unpack(&mut self, _: Handle) {}
 
-    #[inline]
     fn finish(&mut self, request: Handle) {
         events::raise(self, request, Event::Complete);
         self.report(request);
@@ -303,7 +346,9 @@ impl Host for State {
     }
 
     /// [`Self::leave`](State::leave) ends its operations.
-    fn loses_peer(&mut self) {}
+    fn loses_peer(&mut self) {
+        self.has_more = true;
+    }
 
     #[cold]
     fn fail(&mut self, shared: &Shared, request: Handle, peer: Route) {

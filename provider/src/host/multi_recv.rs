@@ -12,7 +12,7 @@ use ibex::messenger::matching::{FiTag, Tagged};
 use ibex::messenger::request::Role;
 
 use super::calls::Wanted;
-use super::data::{Data, Piece};
+use super::data::Piece;
 use super::request::{Call, Handle};
 use super::{Shared, State};
 use crate::cq::Completion;
@@ -102,6 +102,7 @@ impl State {
         });
         self.buffers.all[place] = Some(buffer);
         self.buffers.due.push(place);
+        self.has_more = true;
         self.leave(shared);
         Ok(())
     }
@@ -110,7 +111,8 @@ impl State {
     pub(super) fn post_due(&mut self, shared: &Shared) {
         while let Some(place) = self.buffers.due.pop() {
             let (receive, from) = self.next_receive(place);
-            let is_queued = self.post(shared, receive, from);
+            let kind = self.requests.get(receive).call.kind;
+            let is_queued = self.post(shared, kind, receive, from);
             // Otherwise its only receive may have ended, and the buffer with it.
             if is_queued {
                 self.buffers.get(place).is_queued = true;
@@ -122,21 +124,23 @@ impl State {
     fn next_receive(&mut self, place: usize) -> (Handle, (u64, FiTag)) {
         let known = self.buffers.get(place);
         known.receives += 1;
-        let (call, from, data) = (known.call, known.from, Data::Piece(known.rest));
-        let receive = self.requests.take(Role::Receive, from, data, call);
-        self.requests.get(receive).buffer = Some(place);
+        let (call, from, rest) = (known.call, known.from, known.rest);
+        let (receive, request) = self.requests.take(Role::Receive, from, call);
+        request.core.data.set(rest);
+        (request.buffer, request.is_plain) = (Some(place), false);
         (receive, from)
     }
 
     /// Notes the match of a receive, which may be one of a buffer: then a receive for the rest follows. A message that
     /// has just arrived has taken it out of the queue; one that had arrived before kept it from being posted.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_match(&mut self, receive: Handle, length: usize) {
         if let Some(buffer) = self.requests.get(receive).buffer {
             self.follow(receive, buffer, length);
         }
     }
 
+    #[inline(never)]
     fn follow(&mut self, receive: Handle, buffer: usize, length: usize) {
         let name = self.requests.get(receive).core.posted;
         let known = self.buffers.get(buffer);
@@ -145,6 +149,7 @@ impl State {
             return;
         }
         if !known.is_queued {
+            self.has_more = true;
             return self.buffers.due.push(buffer);
         }
         let kind = known.call.kind;

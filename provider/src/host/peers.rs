@@ -4,7 +4,7 @@
 //!
 //! A message names its sender by the port's number of the connection. The address is looked up when a completion is
 //! reported, because the program may insert it after the message has arrived. Grade: hot; setup for the first use of
-//! an address. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
+//! an address. Threads: the one that has entered the endpoint. Tests: below, and `hw-tests`.
 
 use std::sync::Arc;
 
@@ -25,70 +25,87 @@ pub(crate) const OURSELVES: u64 = Route::LOOPBACK.bits();
 pub(crate) struct Peers {
     vector: Arc<AddressVector>,
     me: PeerName,
-    /// Routes by address; [`Route::UNKNOWN`]: not looked up yet.
-    routes: Vec<Route>,
-    /// By the port's number of the endpoint.
-    known: Vec<Peer>,
+    /// Routes by address and [`Kind`]; [`Route::UNKNOWN`]: not looked up yet. One without a mark is that of a peer whose
+    /// messages skip flow control, at the address in `addresses`.
+    routes: Vec<[Route; 2]>,
+    /// Address by the port's number of the endpoint; `FI_ADDR_NOTAVAIL`: not looked up, or not in the vector.
+    addresses: Vec<sys::fi_addr_t>,
+    /// Whether the peer has closed its endpoint, by the same number.
+    have_left: Vec<bool>,
     /// Ranks in the job, by the same number, while a trace names them.
     ranks: Vec<u32>,
 }
 
-#[derive(Clone, Copy)]
-struct Peer {
-    /// Its address; `FI_ADDR_NOTAVAIL`: not looked up, or not in the vector.
-    address: u64,
-    /// Whether messages skip flow control, by [`Kind`].
-    skips: [bool; 2],
-    /// Whether it has closed its endpoint.
-    has_left: bool,
-}
-
-impl Peer {
-    const UNKNOWN: Peer = Peer { address: sys::FI_ADDR_NOTAVAIL, skips: [false; 2], has_left: false };
-}
-
 impl Peers {
     pub(super) fn new(vector: Arc<AddressVector>, me: PeerName) -> Self {
-        Peers { vector, me, routes: Vec::new(), known: Vec::new(), ranks: Vec::new() }
+        Peers { vector, me, routes: Vec::new(), addresses: Vec::new(), have_left: Vec::new(), ranks: Vec::new() }
     }
 
-    fn known(&mut self, route: Route) -> &mut Peer {
-        let index = route.to().index() as usize;
-        if index >= self.known.len() {
-            self.known.resize(index + 1, Peer::UNKNOWN);
+    /// Returns the routes to an address, if there is one to this peer.
+    fn routes_at(&mut self, address: sys::fi_addr_t, to: Route) -> Option<&mut [Route; 2]> {
+        self.routes.get_mut(address as usize).filter(|routes| routes[0].unmarked() == to)
+    }
+
+    /// Notes the address of a peer.
+    fn set_address(&mut self, of: Route, address: sys::fi_addr_t) {
+        let index = of.to().index() as usize;
+        if index >= self.addresses.len() {
+            self.addresses.resize(index + 1, sys::FI_ADDR_NOTAVAIL);
         }
-        &mut self.known[index]
+        let former = std::mem::replace(&mut self.addresses[index], address);
+        if former != address
+            && let Some(routes) = self.routes_at(former, of)
+        {
+            *routes = [of.marked(); 2];
+        }
     }
 
-    /// Returns the peer of a route; `None` for this endpoint itself.
-    #[inline]
-    fn get(&self, route: Route) -> Option<&Peer> {
-        self.known.get(route.to().index() as usize).filter(|_| route != Route::LOOPBACK)
+    /// Notes the route to an address.
+    fn set_route(&mut self, address: sys::fi_addr_t, route: Route) {
+        let index = address as usize;
+        if index >= self.routes.len() {
+            self.routes.resize(index + 1, [Route::UNKNOWN; 2]);
+        }
+        self.routes[index] = [if route == Route::LOOPBACK { route } else { route.marked() }; 2];
     }
 
-    /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it was not looked up.
-    #[inline]
+    /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it was not looked up. Of a peer by the only rail, the
+    /// source is the number of the endpoint.
+    #[inline(always)]
     pub(super) fn address(&self, source: u64) -> sys::fi_addr_t {
-        self.get(Route::from_bits(source)).map_or(sys::FI_ADDR_NOTAVAIL, |peer| peer.address)
+        self.addresses.get(source as usize).copied().unwrap_or(sys::FI_ADDR_NOTAVAIL)
     }
 
-    /// Whether messages of this kind by a route skip flow control. Those to this endpoint itself do not.
-    #[inline]
+    /// Returns the route to an address to which messages of this kind skip flow control. Those to this endpoint itself
+    /// do not.
+    #[inline(always)]
+    pub(super) fn short_cut(&self, address: sys::fi_addr_t, kind: Kind) -> Option<Route> {
+        let route = self.routes.get(address as usize)?[kind as usize];
+        route.is_open_single_rail().then_some(route)
+    }
+
+    /// Whether messages of this kind by a route skip flow control.
     pub(super) fn skips(&self, route: Route, kind: Kind) -> bool {
-        self.get(route).is_some_and(|peer| peer.skips[kind as usize])
+        self.short_cut(self.address(route.bits()), kind) == Some(route)
     }
 
     pub(super) fn set_skips(&mut self, route: Route, kind: Kind, skips: bool) {
-        self.known(route).skips[kind as usize] = skips;
+        if let Some(routes) = self.routes_at(self.address(route.bits()), route) {
+            routes[kind as usize] = if skips { route } else { route.marked() };
+        }
     }
 
     pub(super) fn set_left(&mut self, route: Route) {
-        self.known(route).has_left = true;
+        let index = route.to().index() as usize;
+        if index >= self.have_left.len() {
+            self.have_left.resize(index + 1, false);
+        }
+        self.have_left[index] = true;
     }
 
     /// Whether this peer has closed its endpoint.
     pub(super) fn has_left(&self, to: EndpointId) -> bool {
-        self.known.get(to.index() as usize).is_some_and(|peer| peer.has_left)
+        self.have_left.get(to.index() as usize).is_some_and(|has_left| *has_left)
     }
 
     /// Learns the ranks of the port's endpoints, for tools.
@@ -108,7 +125,9 @@ impl Peers {
 
     pub(super) fn mark(&mut self, routes: &[Route]) {
         for route in routes {
-            self.known(*route).skips = [false; 2];
+            for kind in [Kind::Tagged, Kind::Message] {
+                self.set_skips(*route, kind, false);
+            }
         }
     }
 }
@@ -118,7 +137,7 @@ impl State {
     #[inline]
     pub(crate) fn route(&mut self, shared: &Shared, address: sys::fi_addr_t) -> Option<Route> {
         match self.peers.routes.get(address as usize) {
-            Some(route) if *route != Route::UNKNOWN => Some(*route),
+            Some([route, _]) if *route != Route::UNKNOWN => Some(route.unmarked()),
             _ => self.look_up(shared, address),
         }
     }
@@ -136,7 +155,7 @@ impl State {
                 self.peers.learn(&port);
             }
             drop(port);
-            self.peers.known(route).address = address;
+            self.peers.set_address(route, address);
             if is_lost {
                 // The operation that asks for the route fails.
                 lost::note(shared, self, route);
@@ -145,22 +164,18 @@ impl State {
             route
         };
         self.messenger.rails.known.insert(name, route);
-        let index = address as usize;
-        if index >= self.peers.routes.len() {
-            self.peers.routes.resize(index + 1, Route::UNKNOWN);
-        }
-        self.peers.routes[index] = route;
+        self.peers.set_route(address, route);
         Some(route)
     }
 
     /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to
     /// a new connection.
     pub(crate) fn forget(&mut self, shared: &Shared, address: u64) {
-        if let Some(route) = self.peers.routes.get_mut(address as usize) {
-            *route = Route::UNKNOWN;
+        if let Some(routes) = self.peers.routes.get_mut(address as usize) {
+            *routes = [Route::UNKNOWN; 2];
         }
-        let Some(index) = self.peers.known.iter().position(|peer| peer.address == address) else { return };
-        self.peers.known[index].address = sys::FI_ADDR_NOTAVAIL;
+        let Some(index) = self.peers.addresses.iter().position(|known| *known == address) else { return };
+        self.peers.addresses[index] = sys::FI_ADDR_NOTAVAIL;
         let to = EndpointId::from_index(index as u32);
         if let Some(mut port) = shared.enter_port(0)
             && port.failure(to).is_some()
@@ -173,9 +188,10 @@ impl State {
     /// Forgets the routes to lost peers, so that each later operation with one looks its route up, and fails.
     pub(super) fn forget_lost(&mut self, shared: &Shared) {
         let Some(port) = shared.enter_port(0) else { return };
-        for route in &mut self.peers.routes {
-            if *route != Route::LOOPBACK && *route != Route::UNKNOWN && port.failure(route.to()).is_some() {
-                *route = Route::UNKNOWN;
+        for routes in &mut self.peers.routes {
+            let [route, _] = *routes;
+            if route != Route::LOOPBACK && route != Route::UNKNOWN && port.failure(route.to()).is_some() {
+                *routes = [Route::UNKNOWN; 2];
             }
         }
     }
@@ -196,7 +212,7 @@ impl State {
         let route = Route::from_bits(source);
         let name = shared.enter_port(0)?.peer_name(route.to())?;
         let address = self.peers.vector.address(name)?;
-        self.peers.known(route).address = address;
+        self.peers.set_address(route, address);
         Some(address)
     }
 }
@@ -221,7 +237,43 @@ impl host::Peers for State {
     /// Only called with several rails.
     fn gives_up(&mut self, _: &Shared, _: usize, _: &Failure, _: usize) {}
 
-    fn has_turn(&mut self) {}
+    fn has_turn(&mut self) {
+        self.has_more = true;
+    }
 }
 
 impl host::SharedMemory for State {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{address, domain};
+
+    #[test]
+    fn messages_skip_flow_control_by_one_address_of_a_peer_until_it_is_marked() {
+        let mut peers = Peers::new(Arc::new(AddressVector::new(domain())), address(1).name());
+        let route = Route::new(0, EndpointId::from_index(3));
+        let short_cuts = |peers: &Peers| {
+            let of_kind = |kind| [0, 5].map(|address| peers.short_cut(address, kind));
+            [of_kind(Kind::Tagged), of_kind(Kind::Message)]
+        };
+        for address in [5, 0] {
+            peers.set_address(route, address);
+            peers.set_route(address, route);
+            assert_eq!((short_cuts(&peers), peers.address(route.bits())), ([[None; 2]; 2], address));
+            peers.set_skips(route, Kind::Tagged, true);
+            assert!(peers.skips(route, Kind::Tagged) && !peers.skips(route, Kind::Message));
+        }
+        assert_eq!(
+            short_cuts(&peers),
+            [[Some(route), None], [None; 2]],
+            "the other address is not the peer's any more"
+        );
+        peers.mark(&[route]);
+        assert_eq!(short_cuts(&peers), [[None; 2]; 2]);
+        assert!(!peers.skips(route, Kind::Tagged));
+        peers.set_route(1, Route::LOOPBACK);
+        peers.set_skips(Route::LOOPBACK, Kind::Tagged, true);
+        assert_eq!(peers.short_cut(1, Kind::Tagged), None);
+    }
+}

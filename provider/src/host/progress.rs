@@ -4,19 +4,35 @@
 //! Called when a program reads a completion queue or a counter, and by calls that search. Grade: hot. Threads: the one
 //! that has entered the endpoint. Tests: `hw-tests`.
 
+use std::cell::RefMut;
+
 use ibex::events::{self, Safety};
 use ibex::messenger::host::Process as _;
 use ibex::messenger::rails::completions::{self, Receiver};
 use ibex::messenger::send;
-use ibex::transport::{Batch, Polled};
 
-use super::{Shared, State};
+use super::{Polled, Shared, State};
 use crate::sys;
 
 impl State {
     /// Takes one batch of completions, and sends the messages whose turn it is.
+    #[inline(never)]
     pub(crate) fn progress(&mut self, shared: &Shared) {
-        self.poll(shared);
+        self.progress_here(shared);
+    }
+
+    /// [`Self::progress`], inlined into its callers.
+    #[inline(always)]
+    pub(crate) fn progress_here(&mut self, shared: &Shared) {
+        self.poll_here(shared);
+        if self.has_more {
+            self.take_turns(shared);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_turns(&mut self, shared: &Shared) {
         if !self.messenger.flow.turns.is_empty() {
             send::in_turns(shared, self, |state| _ = state.poll(shared));
         }
@@ -41,34 +57,41 @@ impl State {
         self.progress(shared);
     }
 
+    #[inline(never)]
     fn poll(&mut self, shared: &Shared) -> usize {
-        let Some(mut port) = shared.enter_port(0) else { return 0 };
-        let Some(mut batch) = self.batch.take() else { return 0 };
-        let Polled { taken, reported } = port.poll_direct(&mut batch, Receiver::<_, false>::new(self, 0, None));
-        if reported > 0 {
-            let is_short = port.is_short_of_receives();
-            drop(port);
-            self.handle(shared, &mut batch, is_short);
+        self.poll_here(shared)
+    }
+
+    /// Takes a batch. Returns the number of completions.
+    #[inline(always)]
+    fn poll_here(&mut self, shared: &Shared) -> usize {
+        let Ok(mut polled) = shared.polled.try_borrow_mut() else { return 0 };
+        let Polled { port, batch: Some(batch) } = &mut *polled else { return 0 };
+        let done = port.poll_direct(batch, Receiver::<_, false>::new(self, 0, None));
+        if done.reported > 0 {
+            self.handle(shared, polled);
         }
-        self.batch = Some(batch);
-        taken + reported
+        done.taken + done.reported
     }
 
     #[cold]
     #[inline(never)]
-    fn handle(&mut self, shared: &Shared, batch: &mut Batch, is_short: bool) {
-        if self.recording.is_some()
-            && let Some(port) = shared.enter_port(0)
-        {
-            self.peers.learn(&port);
+    fn handle(&mut self, shared: &Shared, mut polled: RefMut<'_, Polled>) {
+        if self.recording.is_some() {
+            self.peers.learn(&polled.port);
         }
+        let is_short = polled.port.is_short_of_receives();
+        let Some(mut batch) = polled.batch.take() else { return };
+        drop(polled);
         for completion in batch.completions() {
             if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
                 self.handle_one_sided(shared, completion);
             }
         }
-        if is_short && let Some(mut port) = shared.enter_port(0) {
-            port.release(batch);
+        let mut polled = shared.polled.borrow_mut();
+        if is_short {
+            polled.port.release(&mut batch);
         }
+        polled.batch = Some(batch);
     }
 }

@@ -5,6 +5,7 @@
 
 use ibex::messenger::events::Watched;
 use ibex::messenger::matching::{FiTag, Tagged};
+use ibex::messenger::receive::queues::FIRST;
 use ibex::messenger::request::{self, Role, Transfer};
 use ibex::messenger::route::Route;
 
@@ -30,12 +31,20 @@ pub(crate) struct Call {
     pub(crate) hears: Hears,
 }
 
+impl Call {
+    /// Whether a successful end is one completion, and no more.
+    #[inline(always)]
+    pub(crate) fn is_plain(self) -> bool {
+        self.is_reported && self.hears == Hears::Queue
+    }
+}
+
 /// Who hears of the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hears {
     /// Its queue and its counters.
     All,
-    /// Its queue: a search, which receives nothing.
+    /// Its queue: no counter counts it, or it is a search, which receives nothing.
     Queue,
     /// Nobody: it is the provider's own.
     Nobody,
@@ -48,38 +57,54 @@ pub(crate) struct Request {
     pub(super) outcome: Option<Outcome>,
     /// The buffer for several messages whose receive this is.
     pub(super) buffer: Option<usize>,
+    /// Whether it is a receive whose end, if it succeeds, is one completion of its queue, and no more.
+    pub(super) is_plain: bool,
     is_active: bool,
+    /// The next free request, of one that is free.
+    next: Handle,
 }
 
 /// The requests. One that is given back serves again, with its memory.
-#[derive(Default)]
 pub(crate) struct Requests {
     all: Vec<Request>,
-    free: Vec<Handle>,
+    /// The request that was given back last, or the one that [`Self::add`] makes next.
+    free: Handle,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Requests { all: Vec::new(), free: Handle(0) }
+    }
 }
 
 impl Requests {
-    /// Takes a request for this operation.
+    /// Takes a request for this operation, which has no data yet.
     #[inline(always)]
-    pub(super) fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), data: Data, call: Call) -> Handle {
-        let taken = self.free.pop().unwrap_or_else(|| self.add());
-        let request = self.get(taken);
+    pub(super) fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), call: Call) -> (Handle, &mut Request) {
+        let taken = self.free;
+        if taken.0 as usize >= self.all.len() {
+            self.add();
+        }
+        let request = &mut self.all[taken.0 as usize];
+        self.free = request.next;
         request.core.role = role;
         request.core.peer = peer;
         request.core.tag = tag;
-        request.core.data = data;
+        request.core.posted = FIRST;
         request.core.route = Route::UNKNOWN;
         request.core.watched = Watched::NOTHING;
         request.call = call;
         request.outcome = None;
         request.buffer = None;
+        request.is_plain = role == Role::Receive && call.is_plain();
         request.is_active = true;
-        taken
+        (taken, request)
     }
 
     /// Adds a request that is not in use.
     #[cold]
-    fn add(&mut self) -> Handle {
+    #[inline(never)]
+    fn add(&mut self) {
         let core = Core {
             role: Role::Receive,
             peer: 0,
@@ -91,11 +116,11 @@ impl Requests {
             watched: Watched::NOTHING,
         };
         let call = Call { context: 0, kind: Kind::Message, is_reported: false, hears: Hears::Nobody };
-        self.all.push(Request { core, call, outcome: None, buffer: None, is_active: false });
-        Handle(self.all.len() as u32 - 1)
+        let next = Handle(self.all.len() as u32 + 1);
+        self.all.push(Request { core, call, outcome: None, buffer: None, is_plain: false, is_active: false, next });
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&mut self, request: Handle) -> &mut Request {
         &mut self.all[request.0 as usize]
     }
@@ -106,13 +131,15 @@ impl Requests {
     }
 
     /// Gives a request back, to which nothing refers any more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give_back(&mut self, request: Handle) {
+        let next = self.free;
         let known = self.get(request);
         debug_assert!(known.is_active && matches!(known.core.transfer, Transfer::None), "its transfer has ended");
         known.is_active = false;
-        known.core.data = Data::NONE;
-        self.free.push(request);
+        known.next = next;
+        known.core.data.free();
+        self.free = request;
     }
 
     /// Returns the requests in use.

@@ -268,7 +268,7 @@ impl Reports {
     pub(crate) fn end(&self, flags: u64, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
         let completion = Completion { context, flags, ..Completion::default() };
         match failure {
-            None => self.succeeded(is_reported, &completion),
+            None => self.succeeded(is_reported, completion),
             Some(failure) => self.refused(completion, failure),
         }
     }

@@ -67,7 +67,7 @@ impl State {
         self.put_late(shared);
         let (flags, source) =
             (sys::FI_RMA | sys::FI_REMOTE_WRITE | sys::FI_REMOTE_CQ_DATA, self.address_of(shared, sender));
-        self.reports.succeeded(true, &Completion { flags, length, data, source, ..Completion::default() });
+        self.reports.succeeded(true, Completion { flags, length, data, source, ..Completion::default() });
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn choice() -> &'static PortChoice {
 }
 
 pub(crate) fn domain() -> Arc<Domain> {
-    Arc::new(Domain::new(Arc::new(Fabric)))
+    Arc::new(Domain::new(Arc::new(Fabric), sys::FI_THREAD_SAFE))
 }
 
 /// The address of a port whose instance has this number.
@@ -177,6 +177,16 @@ fn an_endpoint_is_bound_once_to_each_and_enabled_when_it_has_what_it_needs() {
     let code = unsafe { ((*(*ep).cm).getname.expect("it is there"))(ep.cast(), null_mut(), &raw mut length) };
     assert_eq!(code, -(sys::FI_EOPBADSTATE as i32), "it is not enabled");
     all.close();
+}
+
+#[test]
+fn an_endpoint_is_bound_to_objects_of_its_domain() {
+    let (one, other) = (opened(), opened());
+    let flags = sys::FI_SEND | sys::FI_RECV;
+    let codes = [bind(one.ep, other.av, 0), bind(one.ep, other.cq, flags), bind(one.ep, other.cntr, sys::FI_SEND)];
+    assert_eq!(codes, [-(sys::FI_EDOMAIN as i32); 3]);
+    one.close();
+    other.close();
 }
 
 #[test]

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. A domain opens its device, once, for the
-//! first endpoint or memory region; all of them share it and its protection domain.
+//! first endpoint or memory region; all of them share it and its protection domain. One thread at a time is inside
+//! ([`Domain::enter`], `gate`).
 //!
-//! Grade: setup. Threads: any. Tests: `tests/`.
+//! Grade: setup; [`Domain::enter`] hot. Threads: any. Tests: `tests/`.
+
+pub(crate) mod gate;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -16,9 +19,11 @@ use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, object_if, pointer};
 use crate::mr::Regions;
 use crate::{adapter, atomic, av, cntr, cq, endpoint, mr, sys};
+use gate::{Gate, Inside};
 
 /// A domain.
 pub(crate) struct Domain {
+    gate: Gate,
     device: Mutex<Option<Arc<Device>>>,
     /// The open memory regions.
     pub(crate) regions: Regions,
@@ -32,8 +37,16 @@ impl Class for Domain {
 }
 
 impl Domain {
-    pub(crate) fn new(fabric: Arc<Fabric>) -> Self {
-        Domain { device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
+    /// Makes a domain. `threading`: which calls the program makes at the same time.
+    pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading) -> Self {
+        let gate = Gate::new(threading == sys::FI_THREAD_DOMAIN);
+        Domain { gate, device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
+    }
+
+    /// Enters the domain; its endpoints and queues belong to this thread until the result is dropped (D1).
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        self.gate.enter()
     }
 
     /// Returns the device; the first call opens it.
@@ -68,11 +81,11 @@ pub(crate) unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     done("fi_domain", || {
-        if info.is_null() {
-            return Err(sys::FI_EINVAL);
-        }
+        // SAFETY: F2: an info of `fi_getinfo`, which the program may have changed.
+        let attributes = unsafe { info.as_ref().ok_or(sys::FI_EINVAL)?.domain_attr.as_ref() };
+        let threading = attributes.map_or(sys::FI_THREAD_SAFE, |attributes| attributes.threading);
         // SAFETY: F1.
-        let domain = Arc::new(Domain::new(Arc::clone(unsafe { object::<Fabric>(fabric) })));
+        let domain = Arc::new(Domain::new(Arc::clone(unsafe { object::<Fabric>(fabric) }), threading));
         let fid = head::<Domain>(context, &OPERATIONS);
         let fid = sys::fid_domain { fid, ops: pointer(&FUNCTIONS), mr: pointer(&mr::FUNCTIONS) };
         // SAFETY: F2.
