@@ -37,7 +37,7 @@ pub(crate) enum By {
     OneSided,
     /// `ibex_mpi_bench`, by ibex' PML alone: how it reads long messages.
     Reads,
-    /// `ibex_mpi_instructions` under an instruction counter.
+    /// `ibex_mpi_instructions`, or `ibex_fi_instructions`, under an instruction counter.
     InstructionCounter(Calls),
     /// `host_memory_ratios`, without MPI.
     HostMemory,
@@ -48,6 +48,8 @@ pub(crate) enum Calls {
     Blocking,
     /// `MPI_Isend`, `MPI_Irecv` and a wait for each.
     Nonblocking,
+    /// Those of libfabric, by ibex' provider, without MPI.
+    Libfabric,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +133,7 @@ const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-pub(crate) static TESTS: [Test; 15] = [
+pub(crate) static TESTS: [Test; 16] = [
     Test::new("latency", "Latency", "half a round trip of MPI_Send and MPI_Recv", Metric::HalfRoundTrip)
         .beside(&[(Transport::Raw, "ib_send_lat, typical")], &["ib_send_lat"])
         .of((0, 4 << 20), FEW),
@@ -205,6 +207,13 @@ pub(crate) static TESTS: [Test; 15] = [
         Metric::Instructions,
     )
     .by(By::InstructionCounter(Calls::Nonblocking)),
+    Test::new(
+        "libfabric_instructions",
+        "Instructions per message, libfabric",
+        "the same of one fi_tsend, one fi_trecv and one fi_cq_read for each, by the provider, with FI_THREAD_DOMAIN",
+        Metric::Instructions,
+    )
+    .by(By::InstructionCounter(Calls::Libfabric)),
     Test::new(
         "host_latency",
         "The emulated adapter beside the host's memory, latency",

@@ -6,7 +6,7 @@ use super::hosts::Hosts;
 use super::job::{self, Job, Nodes};
 use crate::catalogue::{Kind, Mpi, Transport};
 use anyhow::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Place of a run.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,17 @@ impl<'a> Where<'a> {
         };
         let between = self.hosts.map(|hosts| format!(" between {}", hosts.names().join(" and ")));
         format!("{}{kind}{}", self.device, between.unwrap_or_default())
+    }
+
+    /// Returns the folder of the libfabric provider, beside that of the components.
+    pub(crate) fn provider(&self) -> Option<PathBuf> {
+        self.components.map(|components| components.with_file_name("libfabric"))
+    }
+
+    /// Returns the environment of a program over the provider.
+    pub(crate) fn of_provider(&self) -> impl Iterator<Item = (String, String)> {
+        let path = self.provider().map(|folder| ("FI_PROVIDER_PATH".to_owned(), folder.display().to_string()));
+        path.into_iter().chain([("FI_PROVIDER".to_owned(), "ibex".to_owned())])
     }
 
     pub(crate) fn remark(&self) -> String {

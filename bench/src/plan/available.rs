@@ -6,8 +6,9 @@
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};
 use crate::catalogue::implementation::OF_DEBIAN;
-use crate::catalogue::{By, Family, Kind, Mpi, TESTS, Transport};
+use crate::catalogue::{By, Calls, Family, Kind, Mpi, TESTS, Transport};
 use crate::nodes::Where;
+use crate::programs::instructions::OF_LIBFABRIC;
 use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
@@ -105,6 +106,11 @@ fn of_machine(
     if !has("valgrind") {
         let counts = |by| matches!(by, By::InstructionCounter(_));
         without("instructions", counts, "valgrind, which counts them, is not in PATH (Debian: valgrind)")?;
+    }
+    let has_provider = place.provider().is_some_and(|folder| folder.join("libibex-fi.so").is_file());
+    if !has_provider || !place.programs.join(OF_LIBFABRIC).is_file() {
+        let of_libfabric = |by| by == By::InstructionCounter(Calls::Libfabric);
+        without("the instructions of libfabric's calls", of_libfabric, "their program is part of the source alone")?;
     }
     if !place.programs.join("host_memory_ratios").is_file() {
         without("the host's memory", |by| by == By::HostMemory, "its program is part of the source alone")?;

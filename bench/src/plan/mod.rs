@@ -10,7 +10,7 @@ pub(crate) mod available;
 pub(crate) mod round;
 pub(crate) mod wanted;
 
-use crate::catalogue::{Kind, Test, Transport, transport};
+use crate::catalogue::{By, Calls, Kind, Test, Transport, transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -101,6 +101,11 @@ impl Plan {
     /// Whether there is time to measure unsteady values again. The cost of events needs whole rounds.
     pub(crate) fn has_time_again(&self, passed: Duration) -> bool {
         !self.is_of_events() && (!self.is_short || passed < TIME_OF_ALL)
+    }
+
+    /// Whether it measures by libfabric's calls, for which the caller builds the provider.
+    pub fn has_libfabric(&self) -> bool {
+        self.tests.iter().any(|test| test.by == By::InstructionCounter(Calls::Libfabric))
     }
 
     pub(crate) fn is_of_events(&self) -> bool {

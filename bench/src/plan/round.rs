@@ -54,6 +54,9 @@ impl Step {
         match &self.start {
             Start::Mpi { bytes, .. } => format!("MPI over {over}: {}, {}", self.tests.join(", "), size(*bytes)),
             Start::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
+            Start::Instructions(count) if count.calls == Calls::Libfabric => {
+                format!("{}, {}, of the provider", count.test(), size(count.bytes))
+            }
             Start::Instructions(count) => format!("{}, {}, of MPI over {over}", count.test(), size(count.bytes)),
             Start::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
             Start::SmallBuffer => "events through a buffer that is too small".to_owned(),
@@ -69,7 +72,7 @@ static GROUPS: [&[&str]; 8] = [
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
     &["outstanding_rate"],
     &["pieces", "share"],
-    &["instructions", "nonblocking_instructions"],
+    &["instructions", "nonblocking_instructions", "libfabric_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
 
@@ -161,12 +164,14 @@ impl Plan {
         }
     }
 
-    /// Returns the counts over a transport; for events only the shortest message, in which they weigh most.
+    /// Returns the counts over a transport; for events only the shortest message, in which they weigh most. Libfabric's
+    /// calls stand in the column of ibex.
     fn instructions(&self, tests: &[&'static Test], transport: Transport, bytes: u64) -> Vec<Step> {
         let of_test = |test: &&'static Test| {
             let By::InstructionCounter(calls) = test.by else { return None };
             let is_counted = !self.is_of_events() || self.sizes_of(test).next() == Some(bytes);
-            is_counted.then(|| Step::of_count(Count { transport, calls, bytes }))
+            let is_its = calls != Calls::Libfabric || transport == Transport::Ibex;
+            (is_counted && is_its).then(|| Step::of_count(Count { transport, calls, bytes }))
         };
         tests.iter().filter_map(of_test).collect()
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and separates
-//! the adapter's instructions from those of everything above it. If the adapter calls other libraries (`memcpy`), their
-//! instructions count as the adapter's. The two ranks alternate, so each poll finds something, and the counts repeat
-//! (see the program). Called by [`crate::run`]. Grade: setup. Tests: below.
+//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, or
+//! `ibex_fi_instructions`, which has both sides in one process, and separates the adapter's instructions from those of
+//! everything above it. If the adapter calls other libraries (`memcpy`), their instructions count as the adapter's. The
+//! two sides alternate, so each poll finds something, and the counts repeat (see the programs). Called by
+//! [`crate::run`]. Grade: setup. Tests: below.
 
 use super::callgrind::Profile;
 use super::event_counts::Counts;
@@ -31,6 +32,7 @@ impl Count {
         match self.calls {
             Calls::Blocking => "instructions",
             Calls::Nonblocking => "nonblocking_instructions",
+            Calls::Libfabric => "libfabric_instructions",
         }
     }
 }
@@ -45,6 +47,9 @@ const MESSAGES_BEFORE: u64 = 500;
 const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
+
+/// The program of [`Calls::Libfabric`].
+pub(crate) const OF_LIBFABRIC: &str = "ibex_fi_instructions";
 
 const PROGRAM_NAME: &str = "the program";
 
@@ -87,7 +92,11 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
     if file.exists() {
         remove()?;
     }
-    let outcome = run(&mpi::job(place, count.transport, argv))?.checked()?;
+    let mut job = mpi::job(place, count.transport, argv);
+    if count.calls == Calls::Libfabric {
+        job.env.extend(place.of_provider());
+    }
+    let outcome = run(&job)?.checked()?;
     let counted = read(&file, Counts::of_all(&outcome.stdout))?;
     // A file that could not be read stays for the user.
     remove()?;
@@ -96,17 +105,21 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
 
 fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
-    let program = place.programs_over(count.transport).join(PROGRAM);
-    let mut program = vec![program.display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
-    let counted = match count.calls {
-        Calls::Blocking => ["--toggle-collect=counted_send", "--toggle-collect=counted_recv"],
-        Calls::Nonblocking => {
-            program.push("nonblocking".to_owned());
-            ["--toggle-collect=counted_isend", "--toggle-collect=counted_irecv"]
-        }
+    let folder = place.programs_over(count.transport);
+    let name = if count.calls == Calls::Libfabric { OF_LIBFABRIC } else { PROGRAM };
+    let mut program = vec![folder.join(name).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
+    let mut counted = ["--toggle-collect=counted_send", "--toggle-collect=counted_recv"];
+    if count.calls == Calls::Nonblocking {
+        program.push("nonblocking".to_owned());
+        counted = ["--toggle-collect=counted_isend", "--toggle-collect=counted_irecv"];
+    }
+    let mut words = if count.calls == Calls::Libfabric {
+        ["valgrind", "--quiet", "--tool=callgrind"].map(str::to_owned).into()
+    } else {
+        let mut words = mpi::mpirun(place, count.transport)?;
+        words.extend(["-n", "2", "sh", "-c", FIRST_UNDER_CALLGRIND, "sh"].map(str::to_owned));
+        words
     };
-    let mut words = mpi::mpirun(place, count.transport)?;
-    words.extend(["-n", "2", "sh", "-c", FIRST_UNDER_CALLGRIND, "sh"].map(str::to_owned));
     words.extend(counted.map(str::to_owned));
     words.extend([format!("--callgrind-out-file={}", file.display()), END_OF_OPTIONS.to_owned()]);
     words.extend(program);
@@ -171,7 +184,7 @@ fn of_object(file: &str, count: u64) -> OfObject {
 
 fn object_name(file: &str) -> &str {
     match file.split(".so").next() {
-        Some(PROGRAM) => PROGRAM_NAME,
+        Some(PROGRAM | OF_LIBFABRIC) => PROGRAM_NAME,
         Some("???") | None => "unknown",
         Some(name) => name,
     }
@@ -198,6 +211,9 @@ mod tests {
         let line = command(place(), count).unwrap().0.join(" ");
         assert!(line.ends_with("ibex_mpi_instructions 1000 64 nonblocking") && line.contains(" -n 2 "), "{line}");
         assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
+        let count = Count { transport: Transport::Ibex, calls: Calls::Libfabric, bytes: 8 };
+        let line = command(place(), count).unwrap().0.join(" ");
+        assert!(line.starts_with("valgrind ") && line.ends_with(" -- /t/mpi/ibex_fi_instructions 1000 8"), "{line}");
         let of_rank = |variable: &str, rank: &str| {
             let echo = FIRST_UNDER_CALLGRIND.replace("exec ", "echo ").replace("; fi", "; exit; fi");
             let mut shell = Command::new("sh");

@@ -73,11 +73,15 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let mpi = stock.as_ref().map_or(Mpi::OpenMpi, Parts::mpi);
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
     // Refuses a wrong plan before minutes of building.
-    Plan::chosen(kind, mpi, &wanted)?;
+    let chosen = Plan::chosen(kind, mpi, &wanted)?;
     ibex_bench::refuse_missing(mpi, &wanted, &ibex_bench::is_in_path)?;
     match &stock {
         Some(stock) => stock.build(&workspace, &environment)?,
         None => build(&workspace, kind, arguments.events)?,
+    }
+    if chosen.has_libfabric() {
+        build::provider_alone(&workspace)?;
+        build::programs_without_mpi(&workspace, "benches/libfabric", "-lfabric")?;
     }
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
