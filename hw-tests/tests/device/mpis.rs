@@ -144,7 +144,7 @@ fn runs(site: &mut Site, stock: Stock, program: &'static str, ranks: usize) -> R
     }
 }
 
-const IN_PYTHON: &str = "from mpi4py import MPI; world = MPI.COMM_WORLD
+pub(crate) const IN_PYTHON: &str = "from mpi4py import MPI; world = MPI.COMM_WORLD
 for round in range(50): assert world.allgather(world.rank * round) == [rank * round for rank in range(world.size)]
 if world.rank == 0: print(world.size, 'ranks agree by', MPI.Get_library_version().split()[0])";
 
