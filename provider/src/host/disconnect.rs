@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ibex::messenger::host::{Memory as _, Process as _};
 use ibex::messenger::rails::completions::ByRail;
-use ibex::transport::{Completion as Event, EndpointId};
+use ibex::transport::Completion as Event;
 use ibex_ffi::verbs::InlineSpan;
 
 use super::data::Data;
@@ -35,8 +35,7 @@ impl State {
         self.reports = Reports::default();
         self.drain(shared, shared.enter_port(0).map_or(Duration::ZERO, |port| port.connect_timeout()));
         if let Some(mut port) = shared.enter_port(0) {
-            let all = (0..).map(EndpointId::from_index).take_while(|to| port.peer_name(*to).is_some());
-            for to in all.collect::<Vec<_>>() {
+            for to in port.endpoints() {
                 // Who is not connected, or has no room, hears nothing.
                 let _ = port.send_inline(to, DISCONNECT, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
             }

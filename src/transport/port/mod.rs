@@ -360,6 +360,11 @@ impl<A: Adapter> Port<A> {
         self.connections.of_peer(name)
     }
 
+    /// Returns all endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = EndpointId> + use<A> {
+        self.connections.all()
+    }
+
     /// Returns the peer's name; `None` if there is no such endpoint.
     pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
         self.connections.name(peer)
