@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Threads that sleep until an operation has ended: fi_cq_sread and fi_cq_signal (fi_cq(3)), descriptors with fi_trywait
-// (fi_poll(3)), fi_cntr_wait (fi_cntr(3)). Most messages are for a sleeping thread that alone makes its endpoint
-// progress. No arguments.
+// (fi_poll(3)), fi_cntr_wait (fi_cntr(3)); or until there is an event: fi_eq_sread (fi_eq(3)). Most messages are for a
+// sleeping thread that alone makes its endpoint progress. No arguments.
 #include "endpoints.h"
 #include <poll.h>
 #include <pthread.h>
@@ -260,6 +260,70 @@ static void waits_for_counter(void) {
     OK(fi_close(&region->fid));
 }
 
+static struct fid_eq *events;
+
+static struct fid_eq *event_queue(enum fi_wait_obj kind) {
+    struct fi_eq_attr attributes = {.flags = FI_WRITE, .wait_obj = kind};
+    struct fid_eq *queue;
+    OK(fi_eq_open(fabric, &attributes, &queue, NULL));
+    return queue;
+}
+
+static void write_event(int number) {
+    struct fi_eq_entry event = {.fid = &events->fid, .context = &in[number]};
+    expect(fi_eq_write(events, FI_NOTIFY, &event, sizeof event, 0) == sizeof event);
+}
+
+static void *sleeps_for_events(void *argument) {
+    for (int number = 0; number < MESSAGES; number++) {
+        struct fi_eq_entry event = {0};
+        uint32_t kind = 0;
+        expect(fi_eq_sread(events, &kind, &event, sizeof event, -1, FI_PEEK) == sizeof event);
+        expect(fi_eq_sread(events, &kind, &event, sizeof event, -1, 0) == sizeof event);
+        expect(kind == FI_NOTIFY && event.context == &in[number]);
+    }
+    return argument;
+}
+
+static void waits_for_events(void) {
+    check_case("fi_eq_sread returns with an event, and at its time-out");
+    struct fi_eq_entry event;
+    uint32_t kind;
+    events = event_queue(FI_WAIT_UNSPEC);
+    check_int("no time", -FI_EAGAIN, fi_eq_sread(events, &kind, &event, sizeof event, 0, 0));
+    check_int("some time", -FI_EAGAIN, fi_eq_sread(events, &kind, &event, sizeof event, 30, 0));
+    pthread_t thread;
+    OK(pthread_create(&thread, NULL, sleeps_for_events, NULL));
+    for (int number = 0; number < MESSAGES; number++) {
+        if (number % 20 == 0)
+            usleep(3000);
+        write_event(number);
+    }
+    OK(pthread_join(thread, NULL));
+    check_int("unexpected codes", 0, atomic_load(&wrong));
+    OK(fi_close(&events->fid));
+
+    check_case("the descriptor of an event queue becomes readable once there is an event");
+    events = event_queue(FI_WAIT_FD);
+    int fd = -1;
+    OK(fi_control(&events->fid, FI_GETWAIT, &fd));
+    struct fid *fids[] = {&events->fid};
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    OK(fi_trywait(fabric, fids, 1));
+    write_event(0);
+    check_int("poll", 1, poll(&ready, 1, 0));
+    check_int("fi_trywait of a queue with events", -FI_EAGAIN, fi_trywait(fabric, fids, 1));
+    check_int("fi_eq_read", sizeof event, fi_eq_read(events, &kind, &event, sizeof event, 0));
+    OK(fi_trywait(fabric, fids, 1));
+    OK(fi_close(&events->fid));
+
+    check_case("no thread sleeps on an event queue without a wait object");
+    events = event_queue(FI_WAIT_NONE);
+    check_int("fi_eq_sread", -FI_EINVAL, fi_eq_sread(events, &kind, &event, sizeof event, 0, 0));
+    check_int("fi_trywait", -FI_EINVAL, fi_trywait(fabric, fids, 1));
+    OK(fi_close(&events->fid));
+}
+
 static void open_sleeping(void) {
     int mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     open_endpoints((struct setup){.endpoints = 2, .mr_mode = mode, .queue = {.wait_obj = FI_WAIT_FD}});
@@ -295,6 +359,7 @@ int main(void) {
     long_message();
     descriptor();
     one_sided();
+    waits_for_events();
     close_endpoints();
 
     open_counted(FI_WAIT_UNSPEC);

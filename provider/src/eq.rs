@@ -2,7 +2,7 @@
 //! Event queues (`fi_eq(3)`): what a program writes into them (`FI_WRITE`). The provider has no event of its own yet,
 //! because it does everything before a call returns.
 //!
-//! Grade: setup. Threads: any. Tests: `tests/`.
+//! Grade: setup. Threads: any. Tests: `tests/`, and `hw-tests/libfabric/fi_waits.c`.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -11,14 +11,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::cq;
-use crate::entry::{call, done, table};
+use crate::endpoint::members::Members;
+use crate::entry::{Result, call, done, table};
 use crate::fabric::Fabric;
-use crate::fid::{Class, give, head, object, only_closed, pointer};
+use crate::fid::{self, Class, give, head, object, pointer};
 use crate::sys;
+use crate::wait::{self, Wait};
 
 /// An event queue.
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<(u32, Box<[u8]>)>>,
+    /// What threads sleep on until there is an event.
+    wait: Option<Wait>,
     _fabric: Arc<Fabric>,
 }
 
@@ -28,11 +32,50 @@ impl Class for EventQueue {
     const NUMBER: u32 = sys::FI_CLASS_EQ;
 }
 
-static OPERATIONS: sys::fi_ops = only_closed::<EventQueue>();
+impl EventQueue {
+    /// Reads an event, and keeps it with `FI_PEEK`. Returns its length.
+    ///
+    /// # Safety
+    /// F2: `event` is null or has room for a number, and `buffer` has `length` bytes.
+    unsafe fn read(&self, event: *mut u32, (buffer, length): (*mut c_void, usize), flags: u64) -> Result<isize> {
+        let mut events = self.events.lock();
+        let (number, bytes) = events.front().ok_or(sys::FI_EAGAIN)?;
+        if event.is_null() || bytes.len() > length {
+            return Err(sys::FI_ETOOSMALL);
+        }
+        // SAFETY: F2.
+        unsafe {
+            event.write(*number);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
+        }
+        let read = bytes.len() as isize;
+        if flags & sys::FI_PEEK == 0 {
+            events.pop_front();
+        }
+        Ok(read)
+    }
+
+    /// Lets the next event wake this thread. Returns the wait object, and the number of its wake-ups.
+    fn arm(&self) -> Result<(&Wait, u64)> {
+        let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
+        Ok((wait, wait.arm(&Members::default())))
+    }
+
+    /// Whether a program may sleep on the descriptor: there is no event, and one makes it readable.
+    pub(crate) fn can_sleep(&self) -> Result<bool> {
+        self.arm()?;
+        Ok(self.events.lock().is_empty())
+    }
+}
+
+static OPERATIONS: sys::fi_ops = table!(fi_ops {
+    close: fid::close::<EventQueue>, control: control;
+    absent: bind, ops_open, tostr, ops_set,
+});
 
 static FUNCTIONS: sys::fi_ops_eq = table!(fi_ops_eq {
-    read: read, readerr: readerr, write: write, strerror: strerror;
-    absent: sread,
+    read: read, readerr: readerr, write: write, sread: sread, strerror: strerror;
+    absent:
 });
 
 /// `fi_eq_open`.
@@ -48,11 +91,8 @@ pub(crate) unsafe extern "C" fn open(
     done("fi_eq_open", || {
         // SAFETY: F1, F2.
         let (fabric, attributes) = unsafe { (object::<Fabric>(fabric), attributes.as_ref()) };
-        let wait = attributes.map_or(sys::FI_WAIT_NONE, |attributes| attributes.wait_obj);
-        if !matches!(wait, sys::FI_WAIT_NONE | sys::FI_WAIT_UNSPEC) {
-            return Err(sys::FI_ENOSYS);
-        }
-        let queue = Arc::new(EventQueue { events: Mutex::default(), _fabric: Arc::clone(fabric) });
+        let wait = Wait::of(attributes.map_or(sys::FI_WAIT_NONE, |attributes| attributes.wait_obj))?;
+        let queue = Arc::new(EventQueue { events: Mutex::default(), wait, _fabric: Arc::clone(fabric) });
         let fid = head::<EventQueue>(context, &OPERATIONS);
         // SAFETY: F2.
         unsafe { give(sys::fid_eq { fid, ops: pointer(&FUNCTIONS) }, queue, place) }
@@ -67,25 +107,38 @@ unsafe extern "C" fn read(
     length: usize,
     flags: u64,
 ) -> isize {
-    call("fi_eq_read", || {
+    // SAFETY: F1, F2.
+    call("fi_eq_read", || unsafe { object::<EventQueue>(queue).read(event, (buffer, length), flags) })
+}
+
+/// `fi_eq_sread`.
+unsafe extern "C" fn sread(
+    queue: *mut sys::fid_eq,
+    event: *mut u32,
+    buffer: *mut c_void,
+    length: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    call("fi_eq_sread", || {
         // SAFETY: F1.
         let queue = unsafe { object::<EventQueue>(queue) };
-        let mut events = queue.events.lock();
-        let (number, bytes) = events.front().ok_or(sys::FI_EAGAIN)?;
-        if event.is_null() || bytes.len() > length {
-            return Err(sys::FI_ETOOSMALL);
+        let deadline = wait::deadline(timeout);
+        loop {
+            let (wait, armed) = queue.arm()?;
+            // SAFETY: F2.
+            match unsafe { queue.read(event, (buffer, length), flags) } {
+                Err(sys::FI_EAGAIN) => wait.sleep(armed, deadline)?,
+                result => return result,
+            }
         }
-        // SAFETY: F2: the buffer has `length` bytes, and `event` has room for a number.
-        unsafe {
-            event.write(*number);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
-        }
-        let read = bytes.len() as isize;
-        if flags & sys::FI_PEEK == 0 {
-            events.pop_front();
-        }
-        Ok(read)
     })
+}
+
+/// `fi_control`: the wait object.
+unsafe extern "C" fn control(queue: *mut sys::fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: F1, F2.
+    done("fi_control", || unsafe { Wait::control(object::<EventQueue>(queue).wait.as_ref(), command, argument) })
 }
 
 /// `fi_eq_readerr`: no event is an error.
@@ -104,6 +157,7 @@ unsafe extern "C" fn write(queue: *mut sys::fid_eq, event: u32, buffer: *const c
             _ => unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) },
         };
         queue.events.lock().push_back((event, bytes.into()));
+        queue.wait.iter().for_each(Wait::wake);
         Ok(length as isize)
     })
 }

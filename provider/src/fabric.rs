@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
 use crate::entry::{Result, done, table};
+use crate::eq::EventQueue;
 use crate::fid::{Class, give, head, object_if, only_closed, pointer};
 use crate::{domain, eq, sys};
 
@@ -56,9 +57,12 @@ unsafe extern "C" fn trywait(_: *mut sys::fid_fabric, objects: *mut *mut sys::fi
             // SAFETY: F2: there are `count` fids; F1 for each.
             unsafe {
                 let object = objects.add(index).read();
-                match object_if::<CompletionQueue>(object) {
-                    Some(queue) => queue.can_sleep(),
-                    None => object_if::<Counter>(object).ok_or(sys::FI_EINVAL)?.can_sleep(),
+                if let Some(queue) = object_if::<CompletionQueue>(object) {
+                    queue.can_sleep()
+                } else if let Some(counter) = object_if::<Counter>(object) {
+                    counter.can_sleep()
+                } else {
+                    object_if::<EventQueue>(object).ok_or(sys::FI_EINVAL)?.can_sleep()
                 }
             }
         });

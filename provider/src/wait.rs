@@ -5,7 +5,7 @@
 //! A sleeping thread holds no lock. It first arms the object ([`Wait::arm`]), which makes the endpoints progress, and
 //! looks once more. Then the next completion of a port, and the next thread that reports to the queue or counter,
 //! wake it. The timer does so after [`TICK`], because what makes connections has no descriptor: hellos and time-outs.
-//! One thread at a time sleeps on the descriptor, and others until that one is awake. Used by `cq/` and `cntr`. Grade:
+//! One thread at a time sleeps on the descriptor, and others until that one is awake. Used by `cq/`, `cntr` and `eq`. Grade:
 //! setup; [`Wait::wake`] hot. Threads: any. Tests: `hw-tests/libfabric/fi_waits.c`.
 
 use std::ffi::{c_int, c_void};
