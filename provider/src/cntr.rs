@@ -64,7 +64,7 @@ impl Counter {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
         let (deadline, errors) = (wait::deadline(timeout), self.errors.load(Ordering::Acquire));
         loop {
-            let armed = wait.arm(&self.domain, &self.endpoints);
+            let armed = wait.arm_with(&self.domain, &self.endpoints);
             if self.value.load(Ordering::Acquire) >= threshold {
                 return Ok(());
             }
@@ -77,7 +77,7 @@ impl Counter {
 
     /// Whether a program may sleep on the descriptor: it has read the counter as it is.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.domain, &self.endpoints);
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm_with(&self.domain, &self.endpoints);
         Ok(self.sum() == self.seen.load(Ordering::Relaxed))
     }
 }

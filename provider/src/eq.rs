@@ -11,7 +11,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::cq;
-use crate::endpoint::members::Members;
 use crate::entry::{Result, call, done, table};
 use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, pointer};
@@ -58,7 +57,7 @@ impl EventQueue {
     /// Lets the next event wake this thread. Returns the wait object, and the number of its wake-ups.
     fn arm(&self) -> Result<(&Wait, u64)> {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
-        Ok((wait, wait.arm(&Members::default())))
+        Ok((wait, wait.arm()))
     }
 
     /// Whether a program may sleep on the descriptor: there is no event, and one makes it readable.

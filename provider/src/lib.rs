@@ -9,8 +9,9 @@
 //! flight recorder's file; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
 //! operations, and `atomic` those among them that are atomic.
 //!
-//! Unsafe code is for pointers that C passes, and, in `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs`, `rma`
-//! and `atomic`, for the memory of operations. Its rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
+//! Unsafe code is for pointers that C passes, for what one thread at a time uses (`domain/gate.rs`), and, in
+//! `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs`, `rma` and `atomic`, for the memory of operations. Its
+//! rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
 //!
 //! - F1: a program passes only fids, C's handles of objects, of objects that it has opened and not closed.
 //! - F2: the other pointers of a call lead to what its manual page says, during the call.

@@ -3,10 +3,10 @@
 //! readable when one of these is: the channels of the endpoints' ports, an event that other threads write, and a timer.
 //!
 //! A sleeping thread holds no lock. It first arms the object ([`Wait::arm`]), which makes the endpoints progress, and
-//! looks once more. Then the next completion of a port, and the next thread that reports to the queue or counter,
-//! wake it. The timer does so after [`TICK`], because what makes connections has no descriptor: hellos and time-outs.
-//! One thread at a time sleeps on the descriptor, and others until that one is awake. Used by `cq/`, `cntr` and `eq`. Grade:
-//! setup; [`Wait::wake`] hot. Threads: any. Tests: `hw-tests/libfabric/fi_waits.c`.
+//! looks once more. Then the next completion of a port, and the next thread that reports to the queue or counter, wake
+//! it. The timer does so after [`TICK`], because what makes connections has no descriptor: hellos and time-outs. One
+//! thread at a time sleeps on the descriptor, and others until that one is awake. Used by `cq/`, `cntr` and `eq`.
+//! Grade: setup; [`Wait::wake`] hot. Threads: any. Tests: `hw-tests/libfabric/fi_waits.c`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -151,10 +151,9 @@ impl Wait {
         self.changed.notify_all();
     }
 
-    /// Makes endpoints progress, and lets what happens from now on wake this thread. Before it sleeps, it must look
-    /// whether what it waits for is there. The endpoints are of this domain, and the thread is not inside. Returns the
-    /// number of wake-ups so far.
-    pub(crate) fn arm(&self, domain: &Domain, endpoints: &Members) -> u64 {
+    /// Lets what happens from now on wake this thread. Before it sleeps, it must look whether what it waits for is
+    /// there. Returns the number of wake-ups so far.
+    pub(crate) fn arm(&self) -> u64 {
         let sleepers = self.sleepers.lock();
         // The thread that sleeps on the descriptor has to see the event.
         if !sleepers.is_watched {
@@ -164,7 +163,13 @@ impl Wait {
         _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &ONCE);
         let wake_ups = sleepers.wake_ups;
         self.is_armed.store(true, Ordering::SeqCst);
-        drop(sleepers);
+        wake_ups
+    }
+
+    /// [`Self::arm`]; then makes endpoints progress, and lets them wake the thread. They are of this domain, and the
+    /// thread is not inside.
+    pub(crate) fn arm_with(&self, domain: &Domain, endpoints: &Members) -> u64 {
+        let wake_ups = self.arm();
         endpoints.arm(&mut domain.enter());
         wake_ups
     }

@@ -74,7 +74,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         return false;
     }
     // The receiver's answer finishes a synchronous send, and one that is to be delivered.
-    let is_answered = matches!(role, Role::Send(Mode::Synchronous | Mode::Delivered));
+    let is_answered = !role.ends_when_sent();
     let sender = is_answered.then(|| host.messenger().transfers.begin(request));
     let header = match sender {
         None => Header::Eager(of),

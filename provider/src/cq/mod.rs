@@ -2,8 +2,8 @@
 //! Completion queues (`fi_cq(3)`): endpoints push [`Completion`]s, programs read them. Reading an empty queue makes the
 //! endpoints that are bound to it progress.
 //!
-//! `entries.rs` has what C calls, and the formats, `ring.rs` the order. A queue grows as long as nobody reads it. Grade:
-//! hot. Threads: any; its completions belong to the one inside the domain. Tests: `entries.rs`.
+//! `entries.rs` has what C calls, and the formats, `ring.rs` the order. A queue grows as long as nobody reads it.
+//! Grade: hot. Threads: any; its completions belong to the one inside the domain. Tests: `entries.rs`.
 
 mod entries;
 mod ring;
@@ -153,7 +153,7 @@ impl CompletionQueue {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
         let (deadline, signals) = (wait::deadline(timeout), self.signals.count.load(Ordering::SeqCst));
         loop {
-            let armed = wait.arm(&self.domain, &self.endpoints);
+            let armed = wait.arm_with(&self.domain, &self.endpoints);
             match self.take(count, &mut with) {
                 Err(sys::FI_EAGAIN) => {}
                 result => return result,
@@ -177,7 +177,7 @@ impl CompletionQueue {
 
     /// Whether a program may sleep on the descriptor: there is nothing to read, and what comes makes it readable.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm(&self.domain, &self.endpoints);
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm_with(&self.domain, &self.endpoints);
         Ok(self.completions(&mut self.domain.enter()).are_none())
     }
 

@@ -152,8 +152,8 @@ impl Endpoint {
     /// Advances what is in progress, and reports what has ended.
     #[inline(always)]
     pub(crate) fn progress(&self, _: &mut Inside<'_>) {
-        // SAFETY: D1: the caller is inside, here and below. It is `Members`: a state reports to queues and counters, and
-        // does not come back to them.
+        // SAFETY: D1: the caller is inside, here and below. It is `Members`: a state reports to queues and counters,
+        // and does not come back to them.
         if let Ok((shared, state)) = unsafe { self.entered() } {
             state.progress_here(shared);
         }

@@ -18,7 +18,7 @@ use ibex::messenger;
 use ibex::messenger::events::{self, Event};
 use ibex::messenger::flow_control::state::{Flow, WINDOW};
 use ibex::messenger::header::MAX_TAGGED_SIZE;
-use ibex::messenger::host::{self, Communicators, Host, Process as _, Types};
+use ibex::messenger::host::{self, Communicators, Data as _, Host, Process as _, Types};
 use ibex::messenger::matching::lengths::Lengths;
 use ibex::messenger::matching::{FiTag, MessageHandle, Tagged};
 use ibex::messenger::rails::{Rails, send_buffers};
@@ -303,7 +303,8 @@ impl Host for State {
     }
 
     #[inline(always)]
-    fn finish_whole(&mut self, receive: Handle, outcome: &Outcome) {
+    fn take_whole(&mut self, receive: Handle, outcome: &Outcome, bytes: &[u8]) {
+        self.core(receive).data.put(bytes);
         if self.reports_at_once(receive, outcome) {
             return self.requests.give_back(receive);
         }

@@ -25,8 +25,8 @@ pub(crate) const OURSELVES: u64 = Route::LOOPBACK.bits();
 pub(crate) struct Peers {
     vector: Arc<AddressVector>,
     me: PeerName,
-    /// Routes by address and [`Kind`]; [`Route::UNKNOWN`]: not looked up yet. One without a mark is that of a peer whose
-    /// messages skip flow control, at the address in `addresses`.
+    /// Routes by address and [`Kind`]; [`Route::UNKNOWN`]: not looked up yet. One without a mark is that of a peer
+    /// whose messages skip flow control, at the address in `addresses`.
     routes: Vec<[Route; 2]>,
     /// Address by the port's number of the endpoint; `FI_ADDR_NOTAVAIL`: not looked up, or not in the vector.
     addresses: Vec<sys::fi_addr_t>,

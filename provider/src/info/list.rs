@@ -133,8 +133,8 @@ pub(super) fn of(
     Ok(answer)
 }
 
-/// The address of a port before an endpoint has opened it: without queue pair, instance and key, so that no vector takes
-/// it for a peer's.
+/// The address of a port before an endpoint has opened it: without queue pair, instance and key, so that no vector
+/// takes it for a peer's.
 fn source(choice: &PortChoice) -> CompactAddress {
     CompactAddress { entry: PortEntry { address: choice.address(), key: Key::from_bytes([0; Key::SIZE]) }, rank: 0 }
 }

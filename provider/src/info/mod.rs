@@ -233,8 +233,8 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
 }
 
 /// Returns the capabilities of an answer: those that are asked for, and the secondary ones (`fi_getinfo(3)`). A program
-/// that does not ask for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that asks for nothing gets
-/// everything; one-sided operations only if it `registers` memory as they need it.
+/// that does not ask for `FI_DIRECTED_RECV` may pass anything as the source of a receive. One that asks for nothing
+/// gets everything; one-sided operations only if it `registers` memory as they need it.
 fn capabilities(asked: u64, registers: bool) -> u64 {
     if asked == 0 {
         return if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
@@ -251,8 +251,8 @@ fn capabilities(asked: u64, registers: bool) -> u64 {
     enabled | OFFERED & !PRIMARY & !of_receives
 }
 
-/// Returns the queues that an endpoint with these capabilities needs: `FI_SEND` for what it starts, `FI_RECV` for what it
-/// receives.
+/// Returns the queues that an endpoint with these capabilities needs: `FI_SEND` for what it starts, `FI_RECV` for what
+/// it receives.
 pub(crate) fn reported(asked: u64) -> u64 {
     let enabled = capabilities(asked, true);
     enabled & sys::FI_RECV | if enabled & STARTED == 0 { 0 } else { sys::FI_SEND }

@@ -5,9 +5,9 @@
 //! fields are little-endian. The low half of the first byte is the kind, the high half flags. The immediate data
 //! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
-//! Kinds 1 to 4, and 13, are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and rank are
-//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, with which
-//! it takes 22 instructions less.
+//! Kinds 1 to 4, and 13, are messages to be matched. MPI's begin with context, rank and tag: in 8 bytes if context and
+//! rank are below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form,
+//! with which it takes 22 instructions less.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag

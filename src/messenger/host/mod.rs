@@ -74,10 +74,13 @@ pub trait Host: Tools {
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
-    /// Writes the status of a receive that has got a whole message, and finishes it.
+    /// Gives a receive a whole message, to which no tool listens: writes its status, copies the data, and finishes it.
     #[inline(always)]
-    fn finish_whole(&mut self, receive: Self::Handle, outcome: &Outcome<Self::Envelope>) {
+    fn take_whole(&mut self, receive: Self::Handle, outcome: &Outcome<Self::Envelope>, bytes: &[u8]) {
         self.note(receive, outcome);
+        if !self.core(receive).data.put(bytes) {
+            self.cannot_unpack(receive);
+        }
         self.finish(receive);
     }
 

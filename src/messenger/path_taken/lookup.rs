@@ -8,7 +8,7 @@ use super::{PathTaken, Protocol, Reason, at_once, not_read};
 use crate::messenger::header::{EAGER_SIZE, Header, Match, WireEnvelope};
 use crate::messenger::host::{Data, Host, PeerOf, PortHost, Process, Rail};
 use crate::messenger::receive::arrived::{Arrived, Body};
-use crate::messenger::request::{Mode, Role, Transfer};
+use crate::messenger::request::Transfer;
 use crate::messenger::route::Route;
 
 /// Returns the path of a message by this route, which uses `rails` ports in all.
@@ -39,9 +39,8 @@ fn longest_inline(rail: Option<&Rail>) -> usize {
 pub fn sent<H: Host>(process: &H::Process, host: &mut H, send: H::Handle) -> PathTaken {
     let of = host.communicator(send);
     let (context, rank, core) = (host.number(of), host.rank(of), host.core(send));
-    let is_answered = matches!(core.role, Role::Send(Mode::Synchronous | Mode::Delivered));
     let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
-    let header = if is_answered { Header::Synchronous(of, 0) } else { Header::Eager(of) };
+    let header = if core.role.ends_when_sent() { Header::Eager(of) } else { Header::Synchronous(of, 0) };
     let (length, has_gaps, route) = (core.data.length(), !core.data.is_contiguous(), core.route);
     let route = host.home(process, route);
     whole(process, route, (header.encode().len(), length), has_gaps)

@@ -55,14 +55,7 @@ fn put<H: Host>(
 ) {
     let room = host.core(request).data.length();
     let outcome = Outcome::new(envelope, bytes.len(), room);
-    let Some(listeners) = listeners else {
-        if host.core(request).data.put(bytes) {
-            return host.finish_whole(request, &outcome);
-        }
-        host.note(request, &outcome);
-        host.cannot_unpack(request);
-        return host.finish(request);
-    };
+    let Some(listeners) = listeners else { return host.take_whole(request, &outcome, bytes) };
     host.note(request, &outcome);
     events::raise_whole(host, listeners, request, Event::XferBegin, Bytes::All);
     if !host.core(request).data.put(bytes) {

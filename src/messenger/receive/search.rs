@@ -225,7 +225,7 @@ pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, 
 #[inline(always)]
 pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern<H::Envelope>) -> Posting {
     let of = host.communicator(request);
-    post_to(process, host, of, request, || pattern)
+    post_to(process, host, of, request, move || pattern)
 }
 
 /// [`post`] for a caller that has the communicator of the request at hand. It makes the pattern where it is needed, so

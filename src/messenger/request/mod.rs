@@ -23,18 +23,26 @@ pub enum Role {
     Send(Mode),
 }
 
+impl Role {
+    /// Whether the request ends with its own message, unless that is announced: a send that waits for no answer.
+    #[inline]
+    pub const fn ends_when_sent(self) -> bool {
+        matches!(self, Role::Send(Mode::Standard | Mode::Buffered))
+    }
+}
+
 /// Condition for a send to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The buffer may be reused. Also for ready sends.
     Standard,
+    /// No condition: the host sends a copy in the memory that the program has attached.
+    Buffered,
     /// The buffer may be reused, and the receive has matched.
     Synchronous,
     /// The buffer may be reused, and the receiver has the message: in its receive, or stored until one matches. A long
     /// message is read, and so completes, when its receive has matched.
     Delivered,
-    /// No condition: the host sends a copy in the memory that the program has attached.
-    Buffered,
 }
 
 /// The result of a receive.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--mpi`: a series of Open MPI, or a stock MPI over the libfabric provider. Builds what the bench of a stock MPI runs:
-//! the provider, and the programs, with its compiler and with Debian's MPICH, which is compared with it over UCX. Called
-//! by [`super`]. Grade: setup. Tests: below.
+//! `--mpi`: a series of Open MPI, or a stock MPI over the libfabric provider. Builds what the bench of a stock MPI
+//! runs: the provider, and the programs, with its compiler and with Debian's MPICH, which is compared with it over UCX.
+//! Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::build;
 use crate::environment::Environment;
