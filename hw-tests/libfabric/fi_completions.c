@@ -123,7 +123,8 @@ int main(void) {
         }
         for (int left = to == 1 ? 1 : 3, i = 0; i < left; i++) {
             entry got = await(&ends[0]);
-            check_true("what ends", got.op_context == &in[2] || (to == 0 && (got.op_context == in[3] || got.op_context == in[4])));
+            bool is_receive = to == 0 && (got.op_context == in[3] || got.op_context == in[4]);
+            check_true("what ends", got.op_context == &in[2] || is_receive);
         }
         check_filled("data", in[3], 5000, 4);
         check_filled("data", in[4], 5000, 4);

@@ -128,7 +128,8 @@ static void case_of(const char *name, struct child child, unsigned messages, siz
 
 int main(void) {
     // Before this process uses libfabric.
-    struct child first = start(inject_one), flood = start(inject_many), some = start(send_some), last = start(answer_long);
+    struct child first = start(inject_one), flood = start(inject_many);
+    struct child some = start(send_some), last = start(answer_long);
     setenv("FI_IBEX_CONNECT_TIMEOUT", "2", 1);
     struct child gone = start(inject_one);
     open_endpoints((struct setup){.endpoints = 1});
