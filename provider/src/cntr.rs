@@ -13,7 +13,7 @@ use crate::endpoint::members::Members;
 use crate::entry::{Result, call, done, table};
 use crate::fid::{self, Class, give, head, object, pointer};
 use crate::sys;
-use crate::wait::{self, Wait};
+use crate::wait::Wait;
 
 /// A counter.
 pub(crate) struct Counter {
@@ -62,17 +62,14 @@ impl Counter {
     /// Sleeps until the counter has reached a threshold.
     fn wait_for(&self, threshold: u64, timeout: i32) -> Result<()> {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
-        let (deadline, errors) = (wait::deadline(timeout), self.errors.load(Ordering::Acquire));
-        loop {
-            let armed = wait.arm_with(&self.domain, &self.endpoints);
+        let errors = self.errors.load(Ordering::Acquire);
+        let arm = |wait: &Wait| wait.arm_with(&self.domain, &self.endpoints);
+        wait.until((timeout, sys::FI_ETIMEDOUT), arm, || {
             if self.value.load(Ordering::Acquire) >= threshold {
-                return Ok(());
+                return Some(Ok(()));
             }
-            if self.errors.load(Ordering::Acquire) != errors {
-                return Err(sys::FI_EAVAIL);
-            }
-            wait.sleep(armed, deadline).map_err(|_| sys::FI_ETIMEDOUT)?;
-        }
+            (self.errors.load(Ordering::Acquire) != errors).then_some(Err(sys::FI_EAVAIL))
+        })
     }
 
     /// Whether a program may sleep on the descriptor: it has read the counter as it is.

@@ -15,7 +15,7 @@ use crate::entry::{Result, call, done, table};
 use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, pointer};
 use crate::sys;
-use crate::wait::{self, Wait};
+use crate::wait::Wait;
 
 /// An event queue.
 pub(crate) struct EventQueue {
@@ -54,15 +54,9 @@ impl EventQueue {
         Ok(read)
     }
 
-    /// Lets the next event wake this thread. Returns the wait object, and the number of its wake-ups.
-    fn arm(&self) -> Result<(&Wait, u64)> {
-        let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
-        Ok((wait, wait.arm()))
-    }
-
     /// Whether a program may sleep on the descriptor: there is no event, and one makes it readable.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.arm()?;
+        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm();
         Ok(self.events.lock().is_empty())
     }
 }
@@ -122,15 +116,14 @@ unsafe extern "C" fn sread(
     call("fi_eq_sread", || {
         // SAFETY: F1.
         let queue = unsafe { object::<EventQueue>(queue) };
-        let deadline = wait::deadline(timeout);
-        loop {
-            let (wait, armed) = queue.arm()?;
+        let wait = queue.wait.as_ref().ok_or(sys::FI_EINVAL)?;
+        wait.until((timeout, sys::FI_EAGAIN), Wait::arm, || {
             // SAFETY: F2.
             match unsafe { queue.read(event, (buffer, length), flags) } {
-                Err(sys::FI_EAGAIN) => wait.sleep(armed, deadline)?,
-                result => return result,
+                Err(sys::FI_EAGAIN) => None,
+                result => Some(result),
             }
-        }
+        })
     })
 }
 

@@ -58,7 +58,7 @@ struct Sleepers {
 }
 
 /// The moment at which a call with this time-out (milliseconds) returns; `None`: never.
-pub(crate) fn deadline(timeout: i32) -> Option<Instant> {
+fn deadline(timeout: i32) -> Option<Instant> {
     u64::try_from(timeout).ok().map(|timeout| Instant::now() + Duration::from_millis(timeout))
 }
 
@@ -174,11 +174,32 @@ impl Wait {
         wake_ups
     }
 
+    /// Sleeps until there is a result, or `timeout` milliseconds have passed; a negative time-out never passes. Each
+    /// time `arm` lets what happens wake this thread ([`Self::arm`], [`Self::arm_with`]), and `result` looks for one.
+    ///
+    /// # Errors
+    /// `late`: the time has passed, or a signal was delivered to the thread. Those of `result`.
+    pub(crate) fn until<T>(
+        &self,
+        (timeout, late): (i32, u32),
+        arm: impl Fn(&Wait) -> u64,
+        mut result: impl FnMut() -> Option<Result<T>>,
+    ) -> Result<T> {
+        let deadline = deadline(timeout);
+        loop {
+            let armed = arm(self);
+            if let Some(result) = result() {
+                return result;
+            }
+            self.sleep(armed, deadline).map_err(|_| late)?;
+        }
+    }
+
     /// Sleeps until something happens after the object was armed, or until a deadline.
     ///
     /// # Errors
     /// `FI_EAGAIN`: the deadline has passed, or a signal was delivered to the thread.
-    pub(crate) fn sleep(&self, armed: u64, deadline: Option<Instant>) -> Result<()> {
+    fn sleep(&self, armed: u64, deadline: Option<Instant>) -> Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             return Err(sys::FI_EAGAIN);

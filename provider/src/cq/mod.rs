@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::domain::Domain;
-use crate::domain::gate::{Guarded, Inside};
+use crate::domain::lock::{Guarded, Inside};
 use crate::endpoint::members::Members;
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::sys;
-use crate::wait::{self, Wait};
+use crate::wait::Wait;
 use ring::Ring;
 
 pub(crate) use entries::{copy, open};
@@ -151,19 +151,16 @@ impl CompletionQueue {
     /// (milliseconds) has passed.
     fn take_or_sleep(&self, count: usize, timeout: i32, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
-        let (deadline, signals) = (wait::deadline(timeout), self.signals.count.load(Ordering::SeqCst));
-        loop {
-            let armed = wait.arm_with(&self.domain, &self.endpoints);
-            match self.take(count, &mut with) {
-                Err(sys::FI_EAGAIN) => {}
-                result => return result,
+        let signals = self.signals.count.load(Ordering::SeqCst);
+        let arm = |wait: &Wait| wait.arm_with(&self.domain, &self.endpoints);
+        wait.until((timeout, sys::FI_EAGAIN), arm, || match self.take(count, &mut with) {
+            Err(sys::FI_EAGAIN) => {
+                let is_signalled = self.signals.is_new.swap(false, Ordering::SeqCst)
+                    || self.signals.count.load(Ordering::SeqCst) != signals;
+                is_signalled.then_some(Err(sys::FI_EAGAIN))
             }
-            if self.signals.is_new.swap(false, Ordering::SeqCst) || self.signals.count.load(Ordering::SeqCst) != signals
-            {
-                return Err(sys::FI_EAGAIN);
-            }
-            wait.sleep(armed, deadline)?;
-        }
+            result => Some(result),
+        })
     }
 
     /// Wakes all threads that sleep until there is an entry; if none does, the next one returns at once.
@@ -212,7 +209,7 @@ impl Completions {
         self.completed.is_empty() && self.failed.is_empty()
     }
 
-    /// Takes up to `count` completions, up to the first failure.
+    /// Takes at most `count` completions, and none behind a failure.
     #[inline(always)]
     fn take(&mut self, count: usize, with: impl FnMut(usize, &Completion)) -> Result<usize> {
         let mut most = count;
