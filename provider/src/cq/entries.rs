@@ -120,13 +120,7 @@ unsafe extern "C" fn control(queue: *mut sys::fid, command: c_int, argument: *mu
 /// Checks that there is a buffer, unless a call only makes progress.
 #[inline(always)]
 fn check(buffer: *mut c_void, count: usize) -> Result<()> {
-    if buffer.is_null() && is_asked_for(count) { Err(sys::FI_EINVAL) } else { Ok(()) }
-}
-
-#[cold]
-#[inline(never)]
-fn is_asked_for(count: usize) -> bool {
-    count > 0
+    if buffer.is_null() && count > 0 { Err(sys::FI_EINVAL) } else { Ok(()) }
 }
 
 /// `fi_cq_read`.

@@ -36,6 +36,14 @@ pub(crate) struct Peers {
     ranks: Vec<u32>,
 }
 
+/// Returns an entry of a table, which grows with `missing` entries as far as it has to.
+fn entry<T: Copy>(table: &mut Vec<T>, index: usize, missing: T) -> &mut T {
+    if index >= table.len() {
+        table.resize(index + 1, missing);
+    }
+    &mut table[index]
+}
+
 impl Peers {
     pub(super) fn new(vector: Arc<AddressVector>, me: PeerName) -> Self {
         Peers { vector, me, routes: Vec::new(), addresses: Vec::new(), have_left: Vec::new(), ranks: Vec::new() }
@@ -48,11 +56,8 @@ impl Peers {
 
     /// Notes the address of a peer.
     fn set_address(&mut self, of: Route, address: sys::fi_addr_t) {
-        let index = of.to().index() as usize;
-        if index >= self.addresses.len() {
-            self.addresses.resize(index + 1, sys::FI_ADDR_NOTAVAIL);
-        }
-        let former = std::mem::replace(&mut self.addresses[index], address);
+        let known = entry(&mut self.addresses, of.to().index() as usize, sys::FI_ADDR_NOTAVAIL);
+        let former = std::mem::replace(known, address);
         if former != address
             && let Some(routes) = self.routes_at(former, of)
         {
@@ -62,11 +67,8 @@ impl Peers {
 
     /// Notes the route to an address.
     fn set_route(&mut self, address: sys::fi_addr_t, route: Route) {
-        let index = address as usize;
-        if index >= self.routes.len() {
-            self.routes.resize(index + 1, [Route::UNKNOWN; 2]);
-        }
-        self.routes[index] = [if route == Route::LOOPBACK { route } else { route.marked() }; 2];
+        let marked = if route == Route::LOOPBACK { route } else { route.marked() };
+        *entry(&mut self.routes, address as usize, [Route::UNKNOWN; 2]) = [marked; 2];
     }
 
     /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it was not looked up. Of a peer by the only rail, the
@@ -96,11 +98,7 @@ impl Peers {
     }
 
     pub(super) fn set_left(&mut self, route: Route) {
-        let index = route.to().index() as usize;
-        if index >= self.have_left.len() {
-            self.have_left.resize(index + 1, false);
-        }
-        self.have_left[index] = true;
+        *entry(&mut self.have_left, route.to().index() as usize, false) = true;
     }
 
     /// Whether this peer has closed its endpoint.
