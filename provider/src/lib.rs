@@ -9,7 +9,7 @@
 //! flight recorder's file; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
 //! operations, and `atomic` those among them that are atomic.
 //!
-//! Unsafe code is for pointers that C passes, for what one thread at a time uses (`domain/gate.rs`), and, in
+//! Unsafe code is for pointers that C passes, for what one thread at a time uses (`domain/lock.rs`), and, in
 //! `host/data.rs`, `host/memory.rs`, `registration`, `mr.rs`, `rma` and `atomic`, for the memory of operations. Its
 //! rules, besides those of `ffi/src/verbs/mod.rs` (R1 to R3):
 //!
@@ -17,11 +17,11 @@
 //! - F2: the other pointers of a call lead to what its manual page says, during the call.
 //! - A1: the memory of an operation may be read, or written, until its end is reported; of an injected one, during the
 //!   call.
-//! - D1: a thread uses a [`Guarded`](domain::gate::Guarded) value only inside its domain, or calls of the program are
+//! - D1: a thread uses a [`Guarded`](domain::lock::Guarded) value only inside its domain, or calls of the program are
 //!   not concurrent (`FI_THREAD_DOMAIN`), and it has no second reference to the value.
 //!
 //! Threads: any (`FI_THREAD_SAFE`); closing an object is not concurrent with its use. Order of locks: an endpoint's
-//! bindings, a domain (`domain/gate.rs`), the addresses of a vector. So what progresses does not ask for bindings:
+//! bindings, a domain (`domain/lock.rs`), the addresses of a vector. So what progresses does not ask for bindings:
 //! `fi_enable` copies what it needs.
 //!
 //! Tests: in each file, `tests/`, and `hw-tests`.

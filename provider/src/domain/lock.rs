@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The gate of a domain: one thread at a time is inside, and it alone uses the endpoints and queues of the domain
+//! The lock of a domain: one thread at a time is inside, and only that one uses the endpoints and queues of the domain
 //! ([`Guarded`]). So a call takes one lock, however many objects it uses; and none if the program lets only one thread
 //! at a time call (`FI_THREAD_DOMAIN`).
 //!
-//! Each call enters once ([`Gate::enter`]), and what it calls is inside. Called by all objects of a domain. Grade: hot.
+//! Each call enters once ([`Lock::enter`]), and what it calls is inside. Called by all objects of a domain. Grade: hot.
 //! Threads: any. Tests: below, and `hw-tests/libfabric/fi_threads.c`.
 
 use std::cell::UnsafeCell;
@@ -11,9 +11,9 @@ use std::cell::UnsafeCell;
 use parking_lot::{Mutex, MutexGuard};
 
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Lock {
     /// Absent: the program lets one thread at a time call.
-    lock: Option<Mutex<()>>,
+    mutex: Option<Mutex<()>>,
 }
 
 /// A thread is inside until this is dropped.
@@ -28,16 +28,16 @@ pub(crate) struct Guarded<T>(UnsafeCell<T>);
 // SAFETY: D1: one thread at a time uses the value, which may move between threads.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
-impl Gate {
-    /// Makes a gate. `is_serial`: the program lets one thread at a time call.
+impl Lock {
+    /// Makes a lock. `is_serial`: the program lets one thread at a time call.
     pub(super) fn new(is_serial: bool) -> Self {
-        Gate { lock: (!is_serial).then(Mutex::default) }
+        Lock { mutex: (!is_serial).then(Mutex::default) }
     }
 
     /// Waits until no other thread is inside, and enters. A thread that is inside must not enter again.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
-        Inside { _lock: self.lock.as_ref().map(Mutex::lock) }
+        Inside { _lock: self.mutex.as_ref().map(Mutex::lock) }
     }
 }
 
@@ -67,12 +67,12 @@ mod tests {
     #[test]
     fn threads_take_turns() {
         const ROUNDS: usize = 20_000;
-        let (gate, count) = (Gate::new(false), Guarded::new(0_usize));
+        let (lock, count) = (Lock::new(false), Guarded::new(0_usize));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..ROUNDS {
-                        let _inside = gate.enter();
+                        let _inside = lock.enter();
                         // SAFETY: D1.
                         unsafe { *count.get() += 1 };
                     }
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_program_with_one_thread_at_a_time_takes_no_lock() {
-        let (serial, other) = (Gate::new(true), Gate::new(false));
+        let (serial, other) = (Lock::new(true), Lock::new(false));
         let _inside = (serial.enter(), other.enter());
-        assert!(serial.lock.is_none() && other.lock.as_ref().is_some_and(Mutex::is_locked));
+        assert!(serial.mutex.is_none() && other.mutex.as_ref().is_some_and(Mutex::is_locked));
     }
 }

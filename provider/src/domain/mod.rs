@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. A domain opens its device, once, for the
 //! first endpoint or memory region; all of them share it and its protection domain. One thread at a time is inside
-//! ([`Domain::enter`], `gate`).
+//! ([`Domain::enter`], `lock`).
 //!
 //! Grade: setup; [`Domain::enter`] hot. Threads: any. Tests: `tests/`.
 
-pub(crate) mod gate;
+pub(crate) mod lock;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::fabric::Fabric;
 use crate::fid::{self, Class, give, head, object, object_if, pointer};
 use crate::mr::Regions;
 use crate::{adapter, atomic, av, cntr, cq, endpoint, mr, sys};
-use gate::{Gate, Inside};
+use lock::{Inside, Lock};
 
 /// A domain.
 pub(crate) struct Domain {
-    gate: Gate,
+    lock: Lock,
     device: Mutex<Option<Arc<Device>>>,
     /// The open memory regions.
     pub(crate) regions: Regions,
@@ -39,14 +39,14 @@ impl Class for Domain {
 impl Domain {
     /// Makes a domain. `threading`: which calls the program makes at the same time.
     pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading) -> Self {
-        let gate = Gate::new(threading == sys::FI_THREAD_DOMAIN);
-        Domain { gate, device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
+        let lock = Lock::new(threading == sys::FI_THREAD_DOMAIN);
+        Domain { lock, device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
     }
 
     /// Enters the domain; its endpoints and queues belong to this thread until the result is dropped (D1).
     #[inline(always)]
     pub(crate) fn enter(&self) -> Inside<'_> {
-        self.gate.enter()
+        self.lock.enter()
     }
 
     /// Returns the device; the first call opens it.

@@ -12,7 +12,7 @@ use super::reports::{BoundQueue, Reports};
 use crate::av::AddressVector;
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
-use crate::domain::gate::Inside;
+use crate::domain::lock::Inside;
 use crate::entry::Result;
 use crate::eq::EventQueue;
 use crate::sys;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::Endpoint;
-use crate::domain::gate::{Guarded, Inside};
+use crate::domain::lock::{Guarded, Inside};
 use crate::sys;
 
 #[derive(Default)]

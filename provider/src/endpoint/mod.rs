@@ -21,7 +21,7 @@ use ibex_ffi::verbs::CompletionChannel;
 use parking_lot::Mutex;
 
 use crate::domain::Domain;
-use crate::domain::gate::{Guarded, Inside};
+use crate::domain::lock::{Guarded, Inside};
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::host::{Shared, State};
