@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn command(arguments: &Arguments, folder: &Path, is_by_libfabric: bool) -> Result<Command> {
     let (words, events) = (&arguments.command, arguments.events.as_deref());
     if is_by_libfabric {
-        // Launchers of other MPIs than Open MPI pass on their environment, and so does `mpirun` within a host.
+        // The launchers of other MPIs pass their environment on to the ranks. Open MPI's does so within a host.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).envs(variables(folder, events));
         return Ok(command);

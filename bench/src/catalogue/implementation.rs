@@ -10,7 +10,7 @@ use std::path::Path;
 pub enum Mpi<'a> {
     /// Open MPI, by the `mpirun` in `PATH`.
     OpenMpi,
-    /// An MPI that loads ibex' libfabric provider, beside Debian's MPICH, which is built for UCX alone.
+    /// An MPI that loads ibex' libfabric provider. The bench compares it with Debian's MPICH, which uses UCX.
     Stock(Stock<'a>),
 }
 

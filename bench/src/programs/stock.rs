@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line and environment of a stock MPI, by transport: itself over ibex' provider and over libfabric's TCP,
-//! and Debian's MPICH over UCX. The ranks share no memory, so that all messages take the device. Called by
+//! The command line and environment for each transport of a stock MPI: over `ibex` and `tcp` the stock MPI runs, by
+//! libfabric; over `ucx` Debian's MPICH runs. The ranks share no memory, so all messages take the device. Called by
 //! [`super::mpi`]. Grade: setup. Tests: below.
 
 use super::mpi::ucx_environment;

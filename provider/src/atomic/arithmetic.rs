@@ -57,8 +57,8 @@ impl Datatype {
         self.apply(operation, [zero; 3], &mut [0; LARGEST][..self.size])
     }
 
-    /// Computes the new value of a target: from its old value, the operand and the value that it is compared with.
-    /// Returns false if there is no such operation. Each slice has the size of an element.
+    /// Computes the new value of a target from its old value, the operand and the value that it is compared with. Each
+    /// slice is one element. Returns false if the type has no such operation.
     pub(super) fn apply(self, operation: sys::fi_op, of: [&[u8]; 3], result: &mut [u8]) -> bool {
         (self.result)(operation, of, result)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes elements of a memory region. An element of up to 8 bytes is changed by an atomic instruction, so a program
-//! may use atomics of its own on the same memory. For others, and those that are not aligned, there is no instruction:
-//! endpoints of this process take turns.
+//! Changes elements of a memory region. An atomic instruction changes an aligned element of up to 8 bytes, so a program
+//! may use atomics of its own on the same memory. A lock protects larger elements, and those that are not aligned,
+//! against the other endpoints of this process only.
 //!
 //! Called by `target`. Grade: pending. Threads: any. Tests: below, and `hw-tests/libfabric/atomics.c`.
 

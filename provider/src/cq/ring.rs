@@ -24,13 +24,13 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Returns the number of completions that were taken so far.
+    /// Returns how many completions were taken so far.
     #[inline(always)]
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Returns the number of completions that were pushed so far.
+    /// Returns how many completions were pushed so far.
     #[inline(always)]
     pub(super) fn pushed(&self) -> u64 {
         self.pushed

@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
     /// two applications, and the detection of injected faults (docs/study.md, which `IBEX_WRITE_DOCS` has it write)
     #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
-    /// Under this Open MPI, 4.1 or 5, or over the libfabric provider under a stock MPI, mpich or intel; 5 runs in a
-    /// Debian 13 root made for it where this machine has another [default: this machine's Open MPI]
+    /// The MPI to measure: Open MPI 4.1 or 5, or a stock MPI over the libfabric provider, mpich or intel. If this
+    /// machine has no Open MPI 5, it runs in a Debian 13 root file system [default: this machine's Open MPI]
     #[arg(long, value_name = "MPI")]
     mpi: Option<Named>,
 }

@@ -32,7 +32,7 @@ impl Directory for Printing {
     }
 }
 
-/// The processes of a pair, of which none has published anything before it is admitted.
+/// A directory of a host that admits every process. It knows only those that were admitted.
 struct Admitting {
     published: Published,
     admitted: Arc<Mutex<Vec<(PeerName, PortEntry)>>>,
