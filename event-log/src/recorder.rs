@@ -4,14 +4,11 @@
 //! counts the lost events. Grade: pending; it must keep up with all threads. Threads: the owner's. Tests: below.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ibex_trace::{ClockSample, Error, Record, Writer};
+use ibex_trace::{ClockSample, Error, FLUSH, Record, Writer};
 
 use crate::rings::{FIRST, Ring, Rings};
-
-/// Longest time until the block of an event is written. The trace of a killed process lacks no more than this.
-const FLUSH: Duration = Duration::from_secs(1);
 
 pub(crate) struct Recorder<W: Write> {
     writer: Writer<W>,

@@ -7,9 +7,9 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ibex_trace::{BLOCK, Chosen, Head, MOST_SOURCES, Writer};
+use ibex_trace::{BLOCK, Chosen, Head, MOST_SOURCES, SAMPLE, Writer};
 
 use crate::calls;
 use crate::catalogue::{self, EventType};
@@ -26,9 +26,6 @@ use crate::thread::lock;
 
 /// Number of records in the ring of a thread: 16 MiB, of which the system provides the used part.
 const ROOM: usize = 1 << 19;
-
-/// Time between two readings of the sources' clocks.
-const SAMPLE: Duration = Duration::from_millis(50);
 
 const NO_MEMORY: &str = "there is no memory for the events of more threads (16 MiB of address space each): raise the \
                          limit of the processes (ulimit -v), or use fewer threads";

@@ -46,7 +46,7 @@ pub use head::{
 pub use process::{clock, host, job, launched_rank, world};
 pub use reader::{Counts, Reader};
 pub use record::{Layout, Record, Room, Values};
-pub use sample::calendar_offset;
+pub use sample::{SAMPLE, calendar_offset};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};
 pub use timeline::Timeline;
-pub use writer::{BLOCK, Writer};
+pub use writer::{BLOCK, FLUSH, Writer};

@@ -2,10 +2,13 @@
 //! Readings of clocks: of a source's for a trace, and of the calendar, between two readings of the host's monotonic
 //! clock. Called by the recorders (event-log, provider). Grade: pending. Threads: any. Tests: below.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::clock::{Clock, ClockSample};
 use crate::head::Source;
+
+/// Time from one sample of the sources' clocks to the next, in a recorder.
+pub const SAMPLE: Duration = Duration::from_millis(50);
 
 /// Number of readings for one sample; the fastest one counts.
 const READINGS: usize = 5;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::clock::{self, ClockSample};
 use crate::error::Error;
@@ -21,6 +22,9 @@ use crate::summary::{MOST_EVENTS, Summary, TypeCount};
 
 /// Events per block, as the recorder writes them. Larger blocks compress better, but a killed process loses more.
 pub const BLOCK: usize = 8192;
+
+/// Longest time until a recorder writes the block of an event. The trace of a killed process lacks no more than this.
+pub const FLUSH: Duration = Duration::from_secs(1);
 
 /// Writes a trace.
 pub struct Writer<W: Write> {

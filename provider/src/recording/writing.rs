@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ibex::events;
 use ibex_ffi::{clock, thread};
-use ibex_trace::{BLOCK, ClockSample, Error, Head, MOST_SOURCES, Record, Room, Source, Writer};
+use ibex_trace::{BLOCK, ClockSample, Error, FLUSH, Head, MOST_SOURCES, Record, Room, SAMPLE, Source, Writer};
 use parking_lot::Mutex;
 
 use super::Recording;
@@ -24,12 +24,6 @@ const MOST: usize = 1 << 20;
 
 /// Time that the writing thread sleeps between two passes.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Time between two readings of the sources' clocks.
-const SAMPLE: Duration = Duration::from_millis(50);
-
-/// Longest time until the block of an event is written. The trace of a killed process lacks no more than this.
-const FLUSH: Duration = Duration::from_secs(1);
 
 const TOO_FAST: &str = "Events were lost: they came faster than they were written: record fewer (ibex trace --events, \
                         IBEX_TRACE_EVENTS).";
