@@ -120,7 +120,11 @@ unsafe extern "C" fn control(queue: *mut sys::fid, command: c_int, argument: *mu
 /// Checks that there is a buffer, unless a call only makes progress.
 #[inline(always)]
 fn check(buffer: *mut c_void, count: usize) -> Result<()> {
-    if buffer.is_null() && count > 0 { Err(sys::FI_EINVAL) } else { Ok(()) }
+    if buffer.is_null() {
+        std::hint::cold_path();
+        return if count > 0 { Err(sys::FI_EINVAL) } else { Ok(()) };
+    }
+    Ok(())
 }
 
 /// `fi_cq_read`.
@@ -209,7 +213,8 @@ unsafe extern "C" fn readerr(queue: *mut sys::fid_cq, buffer: *mut sys::fi_cq_er
     })
 }
 
-fn fill(entry: &mut sys::fi_cq_err_entry, Failed { completion, error, excess, reason, .. }: Failed) {
+fn fill(entry: &mut sys::fi_cq_err_entry, (completion, failed): (Completion, Failed)) {
+    let Failed { error, excess, reason } = failed;
     entry.op_context = std::ptr::with_exposed_provenance_mut(completion.context);
     entry.flags = completion.flags;
     entry.len = completion.length;

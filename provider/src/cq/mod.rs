@@ -61,11 +61,8 @@ pub(crate) struct Failure<'a> {
     pub(crate) text: &'a str,
 }
 
-/// An operation that failed, as it waits to be read.
+/// Why an operation failed, as it waits to be read.
 struct Failed {
-    /// Number of completions that were pushed before it.
-    before: u64,
-    completion: Completion,
     error: u32,
     excess: usize,
     /// Number of its reason (`prov_errno`).
@@ -74,7 +71,8 @@ struct Failed {
 
 #[derive(Default)]
 struct Completions {
-    completed: Ring,
+    ring: Ring,
+    /// Of the failures in the ring, in their order.
     failed: VecDeque<Failed>,
     /// Reasons of failures, each with its number as index plus one. There are as many as lost peers, and a few more.
     reasons: Vec<CString>,
@@ -126,7 +124,7 @@ impl CompletionQueue {
     #[inline(always)]
     pub(crate) unsafe fn push(&self, completion: Completion) {
         // SAFETY: D1.
-        unsafe { self.completions.get() }.completed.push(completion);
+        unsafe { self.completions.get() }.ring.push(completion);
         self.wait.iter().for_each(Wait::wake);
     }
 
@@ -138,12 +136,13 @@ impl CompletionQueue {
     pub(crate) unsafe fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
         let Failure { error, excess, text } = failure;
         // SAFETY: D1.
-        let Completions { completed, failed, reasons } = unsafe { self.completions.get() };
+        let Completions { ring, failed, reasons } = unsafe { self.completions.get() };
         let known = reasons.iter().position(|known| known.to_bytes() == text.as_bytes()).unwrap_or_else(|| {
             reasons.push(CString::new(text).unwrap_or_default());
             reasons.len() - 1
         });
-        failed.push_back(Failed { before: completed.pushed(), completion, error, excess, reason: known + 1 });
+        ring.push_failure(completion);
+        failed.push_back(Failed { error, excess, reason: known + 1 });
         self.wait.iter().for_each(Wait::wake);
     }
 
@@ -175,23 +174,48 @@ impl CompletionQueue {
     /// Whether a program may sleep on the descriptor: there is nothing to read, and what comes makes it readable.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
         self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm_with(&self.domain, &self.endpoints);
-        Ok(self.completions(&mut self.domain.enter()).are_none())
+        Ok(self.completions(&mut self.domain.enter()).ring.is_empty())
     }
 
-    /// Takes up to `count` completions, oldest first, those behind a failure once that was read. With a `count` of 0
-    /// the endpoints progress.
+    /// Takes up to `count` completions, oldest first, those behind a failure once that was read. The endpoints progress
+    /// if there is none, or with a `count` of 0.
     #[inline(always)]
-    fn take(&self, count: usize, with: impl FnMut(usize, &Completion)) -> Result<usize> {
+    fn take(&self, count: usize, mut with: impl FnMut(usize, &Completion)) -> Result<usize> {
         let mut inside = self.domain.enter();
-        if count == 0 || self.completions(&mut inside).are_none() {
+        if count == 0 || self.completions(&mut inside).ring.is_empty() {
             self.endpoints.progress(&mut inside);
         }
-        self.completions(&mut inside).take(count, with)
+        let ring = &mut self.completions(&mut inside).ring;
+        let mut taken = 0;
+        while taken < count
+            && let Some(completion) = ring.take()
+        {
+            with(taken, completion);
+            taken += 1;
+        }
+        if taken > 0 {
+            drop(inside);
+            return Ok(taken);
+        }
+        self.why_none(inside).map_or(Ok(0), Err)
     }
 
-    /// Takes the oldest failure.
-    fn take_failure(&self) -> Result<Failed> {
-        self.completions(&mut self.domain.enter()).failed.pop_front().ok_or(sys::FI_EAGAIN)
+    /// Why a read that has taken nothing could not take more; `None`: it could.
+    #[inline(never)]
+    fn why_none(&self, mut inside: Inside<'_>) -> Option<u32> {
+        let ring = &self.completions(&mut inside).ring;
+        match ring.has_failure() {
+            true => Some(sys::FI_EAVAIL),
+            false => ring.is_empty().then_some(sys::FI_EAGAIN),
+        }
+    }
+
+    /// Takes the failure whose turn it is.
+    fn take_failure(&self) -> Result<(Completion, Failed)> {
+        let mut inside = self.domain.enter();
+        let Completions { ring, failed, .. } = self.completions(&mut inside);
+        let completion = ring.take_failure().ok_or(sys::FI_EAGAIN)?;
+        Ok((completion, failed.pop_front().expect("one for each failure in the ring")))
     }
 
     /// Calls `with` with the text of a reason.
@@ -200,28 +224,5 @@ impl CompletionQueue {
         let reasons = &self.completions(&mut inside).reasons;
         let known = usize::try_from(number).ok().and_then(|number| reasons.get(number.checked_sub(1)?));
         with(known.map_or(c"no further reason is known", CString::as_c_str))
-    }
-}
-
-impl Completions {
-    #[inline(always)]
-    fn are_none(&self) -> bool {
-        self.completed.is_empty() && self.failed.is_empty()
-    }
-
-    /// Takes at most `count` completions, and none behind a failure.
-    #[inline(always)]
-    fn take(&mut self, count: usize, with: impl FnMut(usize, &Completion)) -> Result<usize> {
-        let mut most = count;
-        if let Some(Failed { before, .. }) = self.failed.front() {
-            most = most.min((before - self.completed.taken()) as usize);
-            if *before == self.completed.taken() {
-                return Err(sys::FI_EAVAIL);
-            }
-        }
-        if self.completed.is_empty() {
-            return Err(sys::FI_EAGAIN);
-        }
-        Ok(self.completed.take(most, with))
     }
 }
