@@ -204,10 +204,7 @@ impl CompletionQueue {
     #[inline(never)]
     fn why_none(&self, mut inside: Inside<'_>) -> Option<u32> {
         let ring = &self.completions(&mut inside).ring;
-        match ring.has_failure() {
-            true => Some(sys::FI_EAVAIL),
-            false => ring.is_empty().then_some(sys::FI_EAGAIN),
-        }
+        if ring.has_failure() { Some(sys::FI_EAVAIL) } else { ring.is_empty().then_some(sys::FI_EAGAIN) }
     }
 
     /// Takes the failure whose turn it is.

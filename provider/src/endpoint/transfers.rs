@@ -132,8 +132,36 @@ fn send(
     Ok(0)
 }
 
+/// Sends one piece of memory, which is free at once, and reports nothing.
+///
+/// # Safety
+/// A1.
+#[inline(always)]
+unsafe fn inject_piece(
+    endpoint: &Endpoint,
+    kind: Kind,
+    (to, tag, data): (sys::fi_addr_t, u64, Option<u64>),
+    (start, length): (*const c_void, usize),
+) -> Result<isize> {
+    // SAFETY: A1.
+    let piece = unsafe { Piece::new(start.cast_mut().cast(), length) };
+    let mut is_sent = false;
+    // The messages of a barrier have no data, and often no address.
+    if (!start.is_null() || length == 0)
+        && let Ok((shared, mut state)) = endpoint.enter()
+    {
+        is_sent = state.is_injected_plainly(shared, kind, Message { to, tag, data }, piece);
+    }
+    if is_sent {
+        return Ok(0);
+    }
+    // SAFETY: A1.
+    let piece = unsafe { self::piece(start, length)? };
+    inject(endpoint, kind, Message { to, tag, data }, piece)
+}
+
 /// Starts a send that reports nothing, and whose memory is free at once.
-#[inline]
+#[inline(never)]
 fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Result<isize> {
     can_be_injected(&data)?;
     let (shared, mut state) = endpoint.enter()?;
@@ -367,10 +395,9 @@ macro_rules! functions {
                 $($tag: u64,)?
             ) -> isize {
                 call("fi_inject", || {
-                    let message = Message { to, tag: 0 $(+ $tag)?, data: None };
+                    let message = (to, 0 $(+ $tag)?, None);
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
-                    inject(endpoint, $kind, message, data)
+                    unsafe { inject_piece(object(endpoint), $kind, message, (buffer, length)) }
                 })
             }
 
@@ -400,10 +427,9 @@ macro_rules! functions {
                 $($tag: u64,)?
             ) -> isize {
                 call("fi_injectdata", || {
-                    let message = Message { to, tag: 0 $(+ $tag)?, data: Some(remote) };
+                    let message = (to, 0 $(+ $tag)?, Some(remote));
                     // SAFETY: F1, A1.
-                    let (endpoint, data) = unsafe { (object::<Endpoint>(endpoint), piece(buffer, length)?) };
-                    inject(endpoint, $kind, message, data)
+                    unsafe { inject_piece(object(endpoint), $kind, message, (buffer, length)) }
                 })
             }
         }

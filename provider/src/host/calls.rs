@@ -124,6 +124,13 @@ impl State {
         is_sent
     }
 
+    /// Sends a short message of one piece, which reports nothing, without a request. Returns false if it cannot do so
+    /// now.
+    #[inline(always)]
+    pub(crate) fn is_injected_plainly(&mut self, shared: &Shared, kind: Kind, message: Message, piece: Piece) -> bool {
+        self.injects_plainly && self.is_sent_at_once(shared, kind, message, piece.span())
+    }
+
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
     #[inline(always)]
     fn is_sent_at_once(&mut self, shared: &Shared, kind: Kind, message: Message, span: InlineSpan<'_>) -> bool {

@@ -55,7 +55,7 @@ use calls::Report;
 use data::Data;
 use multi_recv::Buffers;
 use peers::Peers;
-use request::{Core, Handle, Outcome, Request, Requests};
+use request::{Core, Handle, Hears, Outcome, Request, Requests};
 
 /// A tag, and the remote CQ data of a message.
 const fn tag(tag: u64, data: Option<u64>) -> FiTag {
@@ -108,6 +108,8 @@ pub(crate) struct State {
     /// the endpoint's defaults ask for nothing else.
     sends_plainly: bool,
     receives_plainly: [bool; 2],
+    /// Whether nothing counts sends, and no tool sees them.
+    injects_plainly: bool,
 }
 
 impl host::Process for Shared {
@@ -181,6 +183,7 @@ impl State {
         let plain_flags = flags[0] & (sys::FI_INJECT | calls::DELIVERED) == 0;
         let sends_plainly = plain(sys::FI_SEND, flags[0]) && plain_flags && recording.is_none();
         let receives = plain(sys::FI_RECV, flags[1]);
+        let is_counted = reports.call(sys::FI_SEND, 0, Kind::Message, 0).hears == Hears::All;
         State {
             messenger,
             requests: Requests::default(),
@@ -196,6 +199,7 @@ impl State {
             sends_plainly,
             // Buffers for several messages are for untagged ones.
             receives_plainly: [receives, receives && flags[1] & sys::FI_MULTI_RECV == 0],
+            injects_plainly: !is_counted && recording.is_none(),
             recording,
         }
     }
