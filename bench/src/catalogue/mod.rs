@@ -39,8 +39,16 @@ pub(crate) enum By {
     Reads,
     /// `ibex_mpi_instructions`, or `ibex_fi_instructions`, under an instruction counter.
     InstructionCounter(Calls),
+    /// `ibex_fi_latency`: messages by libfabric's calls over ibex' provider, without MPI.
+    Libfabric,
     /// `host_memory_ratios`, without MPI.
     HostMemory,
+}
+
+impl By {
+    pub(crate) fn is_of_libfabric(self) -> bool {
+        [Self::Libfabric, Self::InstructionCounter(Calls::Libfabric)].contains(&self)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +141,7 @@ const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-pub(crate) static TESTS: [Test; 16] = [
+pub(crate) static TESTS: [Test; 17] = [
     Test::new("latency", "Latency", "half a round trip of MPI_Send and MPI_Recv", Metric::HalfRoundTrip)
         .beside(&[(Transport::Raw, "ib_send_lat, typical")], &["ib_send_lat"])
         .of((0, 4 << 20), FEW),
@@ -214,6 +222,15 @@ pub(crate) static TESTS: [Test; 16] = [
         Metric::Instructions,
     )
     .by(By::InstructionCounter(Calls::Libfabric)),
+    Test::new(
+        "libfabric_latency",
+        "Latency, libfabric",
+        "half a round trip of fi_tinject, or from 4 KiB fi_tsend, and fi_trecv, by the provider, with FI_THREAD_DOMAIN",
+        Metric::HalfRoundTrip,
+    )
+    .by(By::Libfabric)
+    .beside(&[(Transport::Raw, "ib_send_lat, typical")], &["ib_send_lat"])
+    .of((8, 64 << 10), &[8]),
     Test::new(
         "host_latency",
         "The emulated adapter beside the host's memory, latency",

@@ -6,10 +6,9 @@
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};
 use crate::catalogue::implementation::OF_DEBIAN;
-use crate::catalogue::{By, Calls, Family, Kind, Mpi, TESTS, Transport};
+use crate::catalogue::{By, Family, Kind, Mpi, TESTS, Transport};
 use crate::nodes::Where;
-use crate::programs::instructions::OF_LIBFABRIC;
-use crate::programs::mpi;
+use crate::programs::{libfabric, mpi};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
@@ -108,9 +107,8 @@ fn of_machine(
         without("instructions", counts, "valgrind, which counts them, is not in PATH (Debian: valgrind)")?;
     }
     let has_provider = place.provider().is_some_and(|folder| folder.join("libibex-fi.so").is_file());
-    if !has_provider || !place.programs.join(OF_LIBFABRIC).is_file() {
-        let of_libfabric = |by| by == By::InstructionCounter(Calls::Libfabric);
-        without("the instructions of libfabric's calls", of_libfabric, "their program is part of the source alone")?;
+    if !has_provider || !place.programs.join(libfabric::PROGRAM).is_file() {
+        without("libfabric's calls", By::is_of_libfabric, "their programs are part of the source alone")?;
     }
     if !place.programs.join("host_memory_ratios").is_file() {
         without("the host's memory", |by| by == By::HostMemory, "its program is part of the source alone")?;
@@ -202,7 +200,7 @@ mod tests {
         let names: Vec<&str> = plan.transports.iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
-        assert_eq!(left_out, ["openib", "ofi", "ofi-btl", "instructions", "the host's memory"]);
+        assert_eq!(left_out, ["openib", "ofi", "ofi-btl", "instructions", "libfabric's calls", "the host's memory"]);
         assert!(plan.left_out[0].reason.contains("btl/openib"));
         assert!(!plan.tests.iter().any(|test| matches!(test.by, By::InstructionCounter(_) | By::HostMemory)));
     }

@@ -10,7 +10,7 @@ pub(crate) mod available;
 pub(crate) mod round;
 pub(crate) mod wanted;
 
-use crate::catalogue::{By, Calls, Kind, Test, Transport, transport};
+use crate::catalogue::{Kind, Test, Transport, transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Plan {
 
     /// Whether it measures by libfabric's calls, for which the caller builds the provider.
     pub fn has_libfabric(&self) -> bool {
-        self.tests.iter().any(|test| test.by == By::InstructionCounter(Calls::Libfabric))
+        self.tests.iter().any(|test| test.by.is_of_libfabric())
     }
 
     pub(crate) fn is_of_events(&self) -> bool {

@@ -31,6 +31,10 @@ pub(crate) enum Start {
         bytes: u64,
     },
     Instructions(Count),
+    /// The program of libfabric's calls with one size.
+    Libfabric {
+        bytes: u64,
+    },
     HostMemory,
     SmallBuffer,
 }
@@ -41,6 +45,15 @@ impl Step {
         let tests: Vec<&str> = tests.iter().map(|test| test.name).collect();
         let values = tests.iter().map(|name| (*name, bytes)).collect();
         Self { start, transport, tests, values }
+    }
+
+    /// Returns the start of MPI over a transport, and that of libfabric's calls, which stand in the column of ibex.
+    fn of_messages(tests: &[&'static Test], transport: Transport, bytes: u64) -> Vec<Self> {
+        let (of_libfabric, tests): (Vec<_>, Vec<_>) = tests.iter().copied().partition(|test| test.by == By::Libfabric);
+        let mpi = || Self::of(Start::Mpi { tests: tests.clone(), bytes }, transport, &tests, bytes);
+        let libfabric = || Self::of(Start::Libfabric { bytes }, transport, &of_libfabric, bytes);
+        let has_libfabric = transport == Transport::Ibex && !of_libfabric.is_empty();
+        (!tests.is_empty()).then(mpi).into_iter().chain(has_libfabric.then(libfabric)).collect()
     }
 
     fn of_count(count: Count) -> Self {
@@ -58,6 +71,7 @@ impl Step {
                 format!("{}, {}, of the provider", count.test(), size(count.bytes))
             }
             Start::Instructions(count) => format!("{}, {}, of MPI over {over}", count.test(), size(count.bytes)),
+            Start::Libfabric { bytes } => format!("{}, {}, of the provider", self.tests.join(", "), size(*bytes)),
             Start::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
             Start::SmallBuffer => "events through a buffer that is too small".to_owned(),
         }
@@ -66,7 +80,7 @@ impl Step {
 
 /// Groups of tests that one start of a program measures, so that the compared programs follow at once.
 static GROUPS: [&[&str]; 8] = [
-    &["latency"],
+    &["latency", "libfabric_latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
@@ -104,7 +118,7 @@ impl Plan {
         let tests: Vec<&'static Test> = self.tests.iter().copied().filter(|test| names.contains(&test.name)).collect();
         let Some(first) = tests.first() else { return Vec::new() };
         let rounds = match (first.name, first.by) {
-            ("latency", _) | (_, By::Reads) => self.rounds,
+            ("latency", _) | (_, By::Reads | By::Libfabric) => self.rounds,
             (_, By::InstructionCounter(_)) => self.rounds_of_instructions,
             _ => self.rounds_of_the_rest,
         };
@@ -142,7 +156,7 @@ impl Plan {
         let steps = |transport| match (transport, first.by) {
             (Transport::Raw, _) => self.raw(&tests, bytes),
             (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
-            _ => vec![Step::of(Start::Mpi { tests: tests.clone(), bytes }, transport, &tests, bytes)],
+            _ => Step::of_messages(&tests, transport, bytes),
         };
         transports.into_iter().filter(|transport| self.measures(*transport, first)).flat_map(steps).collect()
     }
@@ -160,6 +174,7 @@ impl Plan {
                 let is_steady = ![Transport::Tcp, Transport::Logger, Transport::Recorded].contains(&transport);
                 transport.is_mpi() && is_steady && !transport.is_ofi()
             }
+            By::Libfabric => [Transport::Ibex, Transport::Raw].contains(&transport),
             By::HostMemory => false,
         }
     }
@@ -238,7 +253,8 @@ mod tests {
     fn the_last_rounds_measure_latencies_and_pairs_of_reads_alone() {
         let plan = plan(Kind::SoftHca);
         let last = plan.round(plan.rounds);
-        assert!(last.iter().all(|step| ["latency", "pieces"].contains(&step.tests[0])) && !last.is_empty());
+        let repeated = ["latency", "pieces", "libfabric_latency"];
+        assert!(last.iter().all(|step| repeated.contains(&step.tests[0])) && !last.is_empty());
     }
 
     #[test]

@@ -49,7 +49,7 @@ const RANKS: u64 = 2;
 const PROGRAM: &str = "ibex_mpi_instructions";
 
 /// The program of [`Calls::Libfabric`].
-pub(crate) const OF_LIBFABRIC: &str = "ibex_fi_instructions";
+const OF_LIBFABRIC: &str = "ibex_fi_instructions";
 
 const PROGRAM_NAME: &str = "the program";
 

@@ -5,6 +5,7 @@ mod callgrind;
 pub(crate) mod event_counts;
 pub(crate) mod host_memory;
 pub(crate) mod instructions;
+pub(crate) mod libfabric;
 pub(crate) mod mpi;
 pub(crate) mod perftest;
 mod stock;
@@ -25,7 +26,7 @@ pub(crate) struct Measurement {
     pub(crate) spread: f64,
 }
 
-/// A line of `ibex_mpi_bench` or `host_memory_ratios`, which may have more fields.
+/// A line of `ibex_mpi_bench`, `ibex_fi_latency` or `host_memory_ratios`, which may have more fields.
 #[derive(Deserialize)]
 struct Line {
     test: String,

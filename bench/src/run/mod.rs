@@ -117,6 +117,7 @@ impl Bench<'_> {
             Start::SmallBuffer => mpi::small_buffer(runner, found)?,
             Start::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
             Start::Instructions(count) => mpi::instructions(runner, *count, plan.is_of_events(), found)?,
+            Start::Libfabric { bytes } => without_mpi::libfabric(runner, *bytes, found)?,
             Start::HostMemory => without_mpi::host_memory(runner, found)?,
         }
         runner.progress.advance(step.values.len());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, and the host's memory. perftest is repeated with twice the length until the
-//! value stays the same, because caches, windows and clocks have to warm up. The rule is that of
-//! `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
+//! Runs the programs without MPI: perftest, the program of libfabric's calls, and the host's memory. The first two are
+//! repeated with twice the length until the value stays the same, because caches, windows and clocks have to warm up.
+//! The rule is that of `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
 
 use super::found::Found;
 use super::runner::Runner;
 use crate::catalogue::RawProgram;
 use crate::nodes::{Job, Outcome};
-use crate::programs::{host_memory, perftest};
+use crate::programs::{Measurement, host_memory, libfabric as of_libfabric, perftest};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -37,12 +37,24 @@ const SETTLED: f64 = 0.05;
 
 /// Measures a row: the first time until it has settled, from then on with the length that it took.
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
-    let mut measured = |times| {
+    row((program.name, bytes), found, |times| {
         let outcome = raw_undisturbed(runner, program, bytes, times);
         let parsed = outcome.and_then(|outcome| perftest::parse(&outcome.stdout, program, bytes));
         parsed.with_context(|| format!("the raw measurement {} of {bytes} bytes failed", program.name))
-    };
-    let of = (program.name, bytes);
+    })
+}
+
+/// Measures a row by libfabric's calls, in the same way.
+pub(super) fn libfabric(runner: &Runner, bytes: u64, found: &mut Found) -> Result<()> {
+    row((of_libfabric::PROGRAM, bytes), found, |times| {
+        let outcome = runner.job(&of_libfabric::job(runner.place, bytes, times))?.checked();
+        let parsed = outcome.and_then(|outcome| of_libfabric::parse(&outcome.stdout));
+        parsed.with_context(|| format!("the measurement of {bytes} bytes by libfabric's calls failed"))
+    })
+}
+
+/// Measures the row of a program and a size, by a function that gets its length, and notes its value.
+fn row(of: (&'static str, u64), found: &mut Found, mut measured: impl FnMut(u32) -> Result<Measurement>) -> Result<()> {
     let value = if let Some(times) = found.lengths.get(&of) {
         measured(*times)?
     } else {

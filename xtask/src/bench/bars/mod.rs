@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_bar_that_was_not_measured_is_not_called_met() {
-        for (kind, count) in [(Kind::Adapter, 5), (Kind::SoftHca, 27)] {
+        for (kind, count) in [(Kind::Adapter, 5), (Kind::SoftHca, 28)] {
             let text = judged(kind, Mpi::OpenMpi, &report(&[]));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }

@@ -42,7 +42,7 @@ static AGAINST_RAW: [Bar; 4] = [
     Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), AtLeast(0.9)),
 ];
 
-static EMULATED: [Bar; 26] = [
+static EMULATED: [Bar; 27] = [
     Bar::to("instructions per message", Ucx, "instructions", EVERY_SIZE, AtMost(0.60)),
     Bar::to("instructions per message, nonblocking", Ucx, "nonblocking_instructions", EVERY_SIZE, AtMost(0.65)),
     Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), AtMost(1.05)),
@@ -50,6 +50,7 @@ static EMULATED: [Bar; 26] = [
     Bar::to("latency at every size", Openib, "latency", EVERY_SIZE, Below(1.0)),
     Bar::to("latency at every size", Ucx, "latency", EVERY_SIZE, Below(1.0)),
     Bar::to("latency at every size", IbexBtl, "latency", EVERY_SIZE, Below(1.0)),
+    Bar::raw("latency of 8 B, libfabric", "ib_send_lat", "libfabric_latency", (8, 8), AtMost(1.10)),
     Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, AtLeast(0.97)),
     Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), AtLeast(0.85)),
     Bar::raw("bidirectional bandwidth from 64 KiB", "the same with -b", BOTH_WAYS, FROM_64_KIB, AtLeast(0.97)),
