@@ -97,12 +97,14 @@ impl State {
             return Ok(());
         }
         let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
-        let data = if is_injected { data.copied() } else { data };
         let of = (route.bits(), tag(message.tag, message.data));
         let (send, request) = self.requests.take(Role::Send(mode), of, call);
         request.core.data = data;
         events::raise(self, send, Event::Activate);
         send::begin(shared, self, send, route);
+        if is_injected {
+            self.requests.copy_data(send);
+        }
         self.leave(shared);
         Ok(())
     }

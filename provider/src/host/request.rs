@@ -125,6 +125,12 @@ impl Requests {
         &mut self.all[request.0 as usize]
     }
 
+    /// Copies the data of a send that has not ended, because the program reuses their memory.
+    pub(super) fn copy_data(&mut self, send: Handle) {
+        let Request { core, is_active: true, .. } = self.get(send) else { return };
+        core.data = core.data.copied();
+    }
+
     /// Returns two requests.
     pub(super) fn pair(&mut self, of: [Handle; 2]) -> [&mut Request; 2] {
         self.all.get_disjoint_mut(of.map(|request| request.0 as usize)).expect("two requests")
