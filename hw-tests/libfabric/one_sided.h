@@ -21,6 +21,9 @@
 #ifndef CAPABILITIES
 #define CAPABILITIES (FI_RMA | FI_TAGGED | FI_FENCE | FI_SOURCE)
 #endif
+#ifndef MR_MODE
+#define MR_MODE (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
+#endif
 
 enum { ENDPOINTS = 3, KEPT = 256 };
 
@@ -41,6 +44,9 @@ static struct fi_info *info;
 static struct fid_fabric *fabric;
 static struct fid_domain *domains[2];
 static struct endpoint ends[ENDPOINTS], *const a = &ends[0], *const b = &ends[1], *const c = &ends[2];
+
+// Bind more to an endpoint, and close that.
+static void (*before_enabling)(struct endpoint *), (*after_closing)(struct endpoint *);
 
 static inline struct fi_info *hints_for(uint64_t caps, int mr_mode) {
     struct fi_info *hints = fi_allocinfo();
@@ -63,12 +69,13 @@ static inline void open_endpoint(struct endpoint *end, struct fid_domain *domain
     OK(fi_ep_bind(end->ep, &end->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
     OK(fi_ep_bind(end->ep, &end->reads->fid, FI_READ));
     OK(fi_ep_bind(end->ep, &end->writes->fid, FI_WRITE));
+    if (before_enabling)
+        before_enabling(end);
     OK(fi_enable(end->ep));
 }
 
 static inline void open_endpoints(void) {
-    int mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    struct fi_info *hints = hints_for(CAPABILITIES, mr_mode);
+    struct fi_info *hints = hints_for(CAPABILITIES, MR_MODE);
     hints->tx_attr->op_flags = FI_COMPLETION;
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
     fi_freeinfo(hints);
@@ -89,6 +96,8 @@ static inline void open_endpoints(void) {
 static inline void close_endpoints(void) {
     for (int i = 0; i < ENDPOINTS; i++) {
         OK(fi_close(&ends[i].ep->fid));
+        if (after_closing)
+            after_closing(&ends[i]);
         OK(fi_close(&ends[i].cq->fid));
         OK(fi_close(&ends[i].reads->fid));
         OK(fi_close(&ends[i].writes->fid));

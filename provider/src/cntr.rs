@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters (`fi_cntr(3)`): numbers of operations that have ended. Reading one makes the endpoints that are bound to it
-//! progress.
+//! Counters (`fi_cntr(3)`): numbers of operations that have ended, or of peers' accesses to memory regions. Reading one
+//! makes the endpoints that are bound to it progress, and those that hear of accesses to a region that is.
 //!
 //! Grade: hot. Threads: any. Tests: `tests/`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::domain::Domain;
+use crate::domain::targets::Targets;
 use crate::endpoint::members::Members;
 use crate::entry::{Result, call, done, table};
 use crate::fid::{self, Class, give, head, object, pointer};
@@ -21,6 +22,8 @@ pub(crate) struct Counter {
     errors: AtomicU64,
     /// The endpoints that count with it.
     pub(crate) endpoints: Members,
+    /// Whether memory regions count, or have counted, with it.
+    is_of_regions: AtomicBool,
     /// What threads sleep on until it changes.
     pub(crate) wait: Option<Wait>,
     /// Sum of both numbers when the program last read one.
@@ -36,8 +39,28 @@ impl Class for Counter {
 
 impl Counter {
     pub(crate) fn new(domain: Arc<Domain>, wait: Option<Wait>) -> Self {
-        let (value, errors, seen, endpoints) = Default::default();
-        Counter { value, errors, endpoints, wait, seen, domain }
+        let (value, errors, seen, endpoints, is_of_regions) = Default::default();
+        Counter { value, errors, endpoints, is_of_regions, wait, seen, domain }
+    }
+
+    /// Prepares it to count accesses to a region, of which the domain's `targets` hear.
+    pub(crate) fn count_with(&self, targets: &Targets) -> Result<()> {
+        self.wait.iter().try_for_each(|wait| wait.add(targets.channels()))?;
+        self.is_of_regions.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The endpoints that hear of accesses which it counts.
+    fn targets(&self) -> Option<&Members> {
+        let targets = self.domain.targets.as_ref().filter(|_| self.is_of_regions.load(Ordering::Relaxed));
+        targets.map(|targets| &targets.endpoints)
+    }
+
+    /// Makes the endpoints progress, and lets what comes later wake this thread ([`Wait::arm_with`]).
+    fn arm(&self, wait: &Wait) -> u64 {
+        let wake_ups = wait.arm_with(&self.domain, &self.endpoints);
+        self.targets().into_iter().for_each(|targets| targets.arm(&mut self.domain.enter()));
+        wake_ups
     }
 
     /// Counts an operation that has ended.
@@ -50,7 +73,10 @@ impl Counter {
 
     /// Returns the successes or errors after the endpoints have progressed.
     fn read(&self, field: &AtomicU64) -> u64 {
-        self.endpoints.progress(&mut self.domain.enter());
+        let mut inside = self.domain.enter();
+        self.endpoints.progress(&mut inside);
+        self.targets().into_iter().for_each(|targets| targets.progress(&mut inside));
+        drop(inside);
         self.seen.store(self.sum(), Ordering::Relaxed);
         field.load(Ordering::Acquire)
     }
@@ -63,7 +89,7 @@ impl Counter {
     fn wait_for(&self, threshold: u64, timeout: i32) -> Result<()> {
         let wait = self.wait.as_ref().ok_or(sys::FI_EINVAL)?;
         let errors = self.errors.load(Ordering::Acquire);
-        let arm = |wait: &Wait| wait.arm_with(&self.domain, &self.endpoints);
+        let arm = |wait: &Wait| self.arm(wait);
         wait.until((timeout, sys::FI_ETIMEDOUT), arm, || {
             if self.value.load(Ordering::Acquire) >= threshold {
                 return Some(Ok(()));
@@ -74,7 +100,7 @@ impl Counter {
 
     /// Whether a program may sleep on the descriptor: it has read the counter as it is.
     pub(crate) fn can_sleep(&self) -> Result<bool> {
-        self.wait.as_ref().ok_or(sys::FI_EINVAL)?.arm_with(&self.domain, &self.endpoints);
+        self.arm(self.wait.as_ref().ok_or(sys::FI_EINVAL)?);
         Ok(self.sum() == self.seen.load(Ordering::Relaxed))
     }
 }

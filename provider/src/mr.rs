@@ -3,8 +3,10 @@
 //! domain of its domain. Peers name it by the adapter's key and by virtual addresses (`FI_MR_PROV_KEY`,
 //! `FI_MR_VIRT_ADDR`).
 //!
-//! Operations of an endpoint with itself do not use the adapter. They find the region in the domain's [`Regions`], and
-//! check the same. Grade: setup; [`Regions::check`] pending. Threads: any. Tests: `tests/`, and `hw-tests`.
+//! An adapter does not tell the target of accesses. A region that counts them (`FI_RMA_EVENT`) says so by a bit of its
+//! key ([`COUNTED`]), so peers tell. Operations of an endpoint with itself do not use the adapter. They find the region
+//! in the domain's [`Regions`], and check the same. Grade: setup; [`Regions`] pending. Threads: any. Tests: below,
+//! `tests/`, and `hw-tests`.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -15,18 +17,36 @@ use ibex::limits;
 use ibex_ffi::verbs::{self, Access};
 use parking_lot::Mutex;
 
+use crate::cntr::Counter;
 use crate::domain::Domain;
 use crate::entry::{Result, done, table};
-use crate::fid::{self, Class, give, head, object};
+use crate::fid::{self, Class, give, head, object, object_if};
 use crate::{log, sys};
 
 /// Access to a region that a program may ask for.
 const ACCESS: u64 =
     sys::FI_SEND | sys::FI_RECV | sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
 
+/// Access that a region counts (`fi_mr_bind`).
+const REMOTE: u64 = sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+
+/// Bit of the key of a region that counts accesses: the peer that did one tells the target (`rma/notice.rs`). The lower
+/// half of a key is the adapter's.
+const COUNTED: u64 = 1 << 63;
+
+/// Whether the region with this key counts accesses.
+pub(crate) const fn is_counted(key: u64) -> bool {
+    key & COUNTED != 0
+}
+
+/// Returns the adapter's key; `None` if no region has this one.
+pub(crate) fn adapter_key(key: u64) -> Option<u32> {
+    u32::try_from(key & !COUNTED).ok()
+}
+
 /// A memory region. While it is open, its memory stays mapped (`FI_MR_ALLOCATED`).
 pub(crate) struct MemoryRegion {
-    key: u32,
+    key: u64,
     domain: Arc<Domain>,
     _registered: verbs::MemoryRegion,
 }
@@ -43,16 +63,17 @@ impl Drop for MemoryRegion {
     }
 }
 
-#[derive(Clone, Copy)]
 struct Region {
     start: u64,
     length: usize,
     access: u64,
+    /// With the accesses that each counts.
+    counters: Vec<(Arc<Counter>, u64)>,
 }
 
 impl Region {
     /// Whether it permits all of `access` to this range.
-    fn permits(self, address: u64, length: usize, access: u64) -> bool {
+    fn permits(&self, address: u64, length: usize, access: u64) -> bool {
         let inside = |offset| offset <= self.length as u64 && length as u64 <= self.length as u64 - offset;
         self.access & access == access && address.checked_sub(self.start).is_some_and(inside)
     }
@@ -60,13 +81,12 @@ impl Region {
 
 /// The open regions of a domain, by key.
 #[derive(Default)]
-pub(crate) struct Regions(Mutex<HashMap<u32, Region>>);
+pub(crate) struct Regions(Mutex<HashMap<u64, Region>>);
 
 impl Regions {
     /// Whether a region with this key permits `access` (`FI_REMOTE_*`) to the range.
     pub(crate) fn check(&self, key: u64, (address, length): (u64, usize), access: u64) -> bool {
-        let known = u32::try_from(key).ok().and_then(|key| self.0.lock().get(&key).copied());
-        known.is_some_and(|region| region.permits(address, length, access))
+        self.0.lock().get(&key).is_some_and(|region| region.permits(address, length, access))
     }
 
     /// Runs `body` if a region with this key permits `access` to the range. It stays open meanwhile.
@@ -78,14 +98,21 @@ impl Regions {
         body: impl FnOnce() -> R,
     ) -> Option<R> {
         let regions = self.0.lock();
-        let region = regions.get(&u32::try_from(key).ok()?)?;
+        let region = regions.get(&key)?;
         region.permits(address, length, access).then(body)
+    }
+
+    /// Counts an operation that has accessed the regions with these keys. `access`: `FI_REMOTE_*`.
+    pub(crate) fn count(&self, keys: &[u64], access: u64) {
+        let regions = self.0.lock();
+        let counters = keys.iter().filter_map(|key| regions.get(key)).flat_map(|region| &region.counters);
+        counters.filter(|(_, counted)| counted & access != 0).for_each(|(counter, _)| counter.count(false));
     }
 
     /// Returns regions of which there is one.
     #[cfg(test)]
-    pub(crate) fn of(key: u32, (start, length): (u64, usize), access: u64) -> Self {
-        Regions(Mutex::new(HashMap::from([(key, Region { start, length, access })])))
+    pub(crate) fn of(key: u64, (start, length): (u64, usize), access: u64) -> Self {
+        Regions(Mutex::new(HashMap::from([(key, Region { start, length, access, counters: Vec::new() })])))
     }
 }
 
@@ -123,7 +150,10 @@ pub(crate) unsafe fn registered(
     unsafe { domain.register(start, length, access) }.map_err(failed)
 }
 
-static OPERATIONS: sys::fi_ops = fid::only_closed::<MemoryRegion>();
+static OPERATIONS: sys::fi_ops = table!(fi_ops {
+    close: fid::close::<MemoryRegion>, bind: bind, control: control;
+    absent: ops_open, tostr, ops_set,
+});
 
 /// The functions of a domain that register memory.
 pub(crate) static FUNCTIONS: sys::fi_ops_mr = table!(fi_ops_mr { reg: reg, regv: regv, regattr: regattr; absent: });
@@ -137,7 +167,11 @@ unsafe fn register(
     place: *mut *mut sys::fid_mr,
     context: *mut c_void,
 ) -> Result<()> {
-    if flags != 0 {
+    // SAFETY: F1.
+    let domain = unsafe { object::<Domain>(domain) };
+    let is_counted =
+        domain.targets.as_ref().is_some_and(|targets| targets.all_regions || flags & sys::FI_RMA_EVENT != 0);
+    if flags & !sys::FI_RMA_EVENT != 0 || (flags != 0 && !is_counted) {
         return Err(sys::FI_EBADFLAGS);
     }
     // SAFETY: F2.
@@ -146,18 +180,16 @@ unsafe fn register(
     if length == 0 || offset != 0 || access & !ACCESS != 0 {
         return Err(sys::FI_EINVAL);
     }
-    // SAFETY: F1.
-    let domain = unsafe { object::<Domain>(domain) };
     // SAFETY: the caller's promise; the provider makes no reference to memory of a program.
     let registered = unsafe { registered(domain.device()?.domain(), (start, length), rights(access)) }?;
-    let key = registered.rkey();
-    domain.regions.0.lock().insert(key, Region { start: start as u64, length, access });
+    let key = u64::from(registered.rkey()) | if is_counted { COUNTED } else { 0 };
+    domain.regions.0.lock().insert(key, Region { start: start as u64, length, access, counters: Vec::new() });
     let region = MemoryRegion { key, domain: Arc::clone(domain), _registered: registered };
     let fid = head::<MemoryRegion>(context, &OPERATIONS);
     // Operations need no descriptor (`FI_MR_LOCAL`); this one only differs from null.
     let mem_desc = std::ptr::without_provenance_mut(key as usize);
     // SAFETY: F2.
-    unsafe { give(sys::fid_mr { fid, mem_desc, key: key.into() }, Arc::new(region), place) }
+    unsafe { give(sys::fid_mr { fid, mem_desc, key }, Arc::new(region), place) }
 }
 
 /// `fi_mr_reg`. The requested key is ignored, because keys are the adapter's.
@@ -209,6 +241,32 @@ unsafe extern "C" fn regattr(
     })
 }
 
+/// `fi_mr_bind`: a counter of peers' accesses.
+unsafe extern "C" fn bind(region: *mut sys::fid, other: *mut sys::fid, flags: u64) -> c_int {
+    done("fi_mr_bind", || {
+        // SAFETY: F1.
+        let (region, counter) = unsafe { (object::<MemoryRegion>(region), object_if::<Counter>(other)) };
+        let counter = counter.filter(|_| flags != 0 && flags & !REMOTE == 0).ok_or(sys::FI_EINVAL)?;
+        if !Arc::ptr_eq(&region.domain, &counter.domain) {
+            return Err(sys::FI_EDOMAIN);
+        }
+        let targets = region.domain.targets.as_ref().filter(|_| is_counted(region.key)).ok_or(sys::FI_ENOSYS)?;
+        let mut regions = region.domain.regions.0.lock();
+        let counters = &mut regions.get_mut(&region.key).ok_or(sys::FI_EINVAL)?.counters;
+        if counters.iter().any(|(_, counted)| counted & flags != 0) {
+            return Err(sys::FI_EINVAL);
+        }
+        counter.count_with(targets)?;
+        counters.push((Arc::clone(counter), flags));
+        Ok(())
+    })
+}
+
+/// `fi_control`: `fi_mr_enable`. Peers may access a region at once.
+unsafe extern "C" fn control(_: *mut sys::fid, command: c_int, _: *mut c_void) -> c_int {
+    done("fi_control", || if command as u32 == sys::FI_ENABLE { Ok(()) } else { Err(sys::FI_ENOSYS) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +281,8 @@ mod tests {
         assert!(!may(7, 0x1000, 65, read) && !may(7, 0xfff, 1, read) && !may(7, 0x1041, 0, read));
         assert!(!may(7, u64::MAX, 8, read) && !may(7, 0x1001, usize::MAX, read));
         assert!(!may(8, 0x1000, 1, read) && !may(7 | 1 << 32, 0x1000, 1, read), "another key");
+        assert!(!may(7 | COUNTED, 0x1000, 1, read), "it counts nothing");
+        assert_eq!([7, 7 | COUNTED, 7 | 1 << 32].map(adapter_key), [Some(7), Some(7), None]);
     }
 
     #[test]

@@ -62,8 +62,22 @@ fn deadline(timeout: i32) -> Option<Instant> {
     u64::try_from(timeout).ok().map(|timeout| Instant::now() + Duration::from_millis(timeout))
 }
 
-fn number(error: Errno) -> u32 {
+pub(crate) fn number(error: Errno) -> u32 {
     error.raw_os_error().cast_unsigned()
+}
+
+/// Adds a descriptor to a set, which is readable as long as one of its descriptors is.
+pub(crate) fn add(set: &OwnedFd, descriptor: impl AsFd) -> Result<()> {
+    match epoll::add(set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+        Err(Errno::EXIST) => Ok(()),
+        result => result.map_err(number),
+    }
+}
+
+/// Takes a descriptor out of a set again.
+pub(crate) fn remove(set: &OwnedFd, descriptor: impl AsFd) {
+    // It may not be there: the endpoint was not enabled, or bound twice.
+    _ = epoll::delete(set, descriptor);
 }
 
 impl Wait {
@@ -94,17 +108,12 @@ impl Wait {
 
     /// Adds a descriptor that wakes those who sleep as long as it is readable.
     pub(crate) fn add(&self, descriptor: impl AsFd) -> Result<()> {
-        let data = epoll::EventData::new_u64(0);
-        match epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN) {
-            Err(Errno::EXIST) => Ok(()),
-            result => result.map_err(number),
-        }
+        add(&self.epoll, descriptor)
     }
 
     /// Takes a descriptor out again.
     pub(crate) fn remove(&self, descriptor: impl AsFd) {
-        // It may not be there: the endpoint was not enabled, or bound twice.
-        _ = epoll::delete(&self.epoll, descriptor);
+        remove(&self.epoll, descriptor);
     }
 
     /// The descriptor on which programs may sleep by themselves.

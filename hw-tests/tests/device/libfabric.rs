@@ -31,7 +31,7 @@ const PROGRAMS: [(&str, &str); 17] = [
 ];
 
 /// Programs of `one_sided.rs` and `provider_memory.rs`.
-const OF_OTHER_TESTS: [&str; 4] = ["atomics", "one_sided", "one_sided_refused", "fi_freed_memory"];
+const OF_OTHER_TESTS: [&str; 5] = ["accesses", "atomics", "one_sided", "one_sided_refused", "fi_freed_memory"];
 
 pub(crate) fn tests() -> Vec<Test> {
     let all = Test::new("every program of libfabric's calls is run by a test", |_| {

@@ -2,7 +2,8 @@
 //! The messages of atomic operations: requests, and answers with the old values. Little-endian.
 //!
 //! ```text
-//! request: byte 0: version, 1   1: 0   2: datatype   3: operation   4: calls   5-7: 0   8-15: number of the operation
+//! request: byte 0: version, 1   1: 0   2: datatype   3: operation   4: calls   5: who counts it: 1 its region,
+//!          2 the endpoint   6-7: 0   8-15: number of the operation
 //!          16-23: address   24-31: key   32-39: elements there   40-43: first of them   44-47: how many from it on
 //!          48-: the operands, then the values that targets are compared with
 //! answer:  byte 0: version, 1   1: 1   2: outcome   3-7: 0   8-15: number of the operation   16-: old values
@@ -36,6 +37,9 @@ pub(super) struct Request {
     /// The first of these elements, and how many.
     pub(super) first: u32,
     pub(super) count: u32,
+    /// Whether the region, and whether the endpoint, counts the operation when this request is done
+    /// ([`crate::mr::is_counted`]).
+    pub(super) counts: [bool; 2],
 }
 
 /// What became of a request.
@@ -57,7 +61,8 @@ pub(super) enum Message<'m> {
 
 /// Writes a request, to which the caller adds the operands.
 pub(super) fn request(of: &Request) -> Vec<u8> {
-    let mut bytes = vec![VERSION, 0, of.datatype as u8, of.operation as u8, of.calls as u8, 0, 0, 0];
+    let counts = u8::from(of.counts[0]) | u8::from(of.counts[1]) << 1;
+    let mut bytes = vec![VERSION, 0, of.datatype as u8, of.operation as u8, of.calls as u8, counts, 0, 0];
     for word in [of.number.into(), of.address, of.key, of.elements, u64::from(of.count) << 32 | u64::from(of.first)] {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
@@ -80,7 +85,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message<'_>> {
     };
     let number = word(1)? as u32;
     match *bytes {
-        [VERSION, 0, datatype, operation, calls, ..] => {
+        [VERSION, 0, datatype, operation, calls, counts, ..] => {
             let (calls, elements) = (Calls::of(calls)?, word(5)?);
             let of = Request {
                 calls,
@@ -92,6 +97,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message<'_>> {
                 elements: word(4)?,
                 first: elements as u32,
                 count: (elements >> 32) as u32,
+                counts: [1, 2].map(|bit| counts & bit != 0),
             };
             Some(Message::Request(of, &bytes[REQUEST..]))
         }
@@ -119,10 +125,11 @@ mod tests {
             elements: 10,
             first: 3,
             count: 2,
+            counts: [false, true],
         };
         let mut bytes = request(&of);
         assert_eq!(bytes.len(), REQUEST);
-        assert_eq!(bytes[..17], [1, 0, 7, 12, 2, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0, 0x88]);
+        assert_eq!(bytes[..17], [1, 0, 7, 12, 2, 2, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0, 0x88]);
         assert_eq!((bytes[24], bytes[32], bytes[40], bytes[44]), (9, 10, 3, 2));
         bytes.extend_from_slice(&[7, 8]);
         assert_eq!(decode(&bytes), Some(Message::Request(of, &[7, 8])));

@@ -37,7 +37,7 @@ use crate::info::LONGEST_INJECTED;
 use crate::rma::local::{Local, Results};
 use crate::rma::operations::Operation;
 use crate::rma::{ATOMIC, End, LOST, REFUSED, Rma, TOKEN, watch};
-use crate::sys;
+use crate::{mr, sys};
 use message::{Message, Outcome, Request};
 use valid::{Calls, LONGEST};
 
@@ -53,6 +53,15 @@ struct Range {
     address: u64,
     elements: usize,
     key: u64,
+}
+
+impl Range {
+    /// Whether its region, and whether the endpoint, counts an operation with these `later` ranges at the end of this
+    /// one.
+    fn counts(&self, later: &[Range]) -> [bool; 2] {
+        let is_last = |of: &dyn Fn(u64) -> bool| !later.iter().any(|later| later.elements > 0 && of(later.key));
+        if mr::is_counted(self.key) { [is_last(&|key| key == self.key), is_last(&mr::is_counted)] } else { [false; 2] }
+    }
 }
 
 /// What a program asks for. Each list of memory has a size of its own, and the same number of elements.
@@ -102,7 +111,8 @@ impl Atomic<'_> {
         let mut lists = lists.into_iter().take(self.calls.operands(self.operation)).collect::<Vec<_>>();
         let mut requests = Vec::new();
         let mut offset = 0;
-        for target in self.targets {
+        for (index, target) in self.targets.iter().enumerate() {
+            let later = &self.targets[index + 1..];
             for first in (0..target.elements).step_by(most) {
                 let count = most.min(target.elements - first);
                 let mut bytes = message::request(&Request {
@@ -115,6 +125,7 @@ impl Atomic<'_> {
                     elements: target.elements as u64,
                     first: first as u32,
                     count: count as u32,
+                    counts: if first + count == target.elements { target.counts(later) } else { [false; 2] },
                 });
                 for list in &mut lists {
                     let start = bytes.len();
@@ -169,7 +180,7 @@ impl Rma {
         let (remote, elements) = of.targets.first().map_or((0, 0), |of| (of.address, of.elements));
         let place = (of.results.first().map_or(0, |piece| piece.address()), remote, elements * size);
         let watched = watch::started(port, to, flags, place);
-        self.operations.put(number, Operation { flags, end, to, posted, failure, local, watched });
+        self.operations.put(number, Operation { flags, end, to, posted, failure, local, notice: None, watched });
         self.atomics += messages;
         Ok(())
     }
@@ -233,7 +244,7 @@ impl State {
         let (mut results, mut offset) = (Data::of(of.results), 0);
         for bytes in of.requests(NONE, size) {
             let Some(Message::Request(request, values)) = message::decode(&bytes) else { continue };
-            let answer = target::serve(&self.rma.domain.regions, &request, values);
+            let answer = self.serve(&request, values);
             let Some(Message::Answer { outcome, old, .. }) = message::decode(&answer) else { continue };
             if let Some(failure) = failure(outcome) {
                 return Some(failure);
@@ -244,11 +255,20 @@ impl State {
         None
     }
 
+    /// Does what a request asks for, and counts it. Returns the answer.
+    fn serve(&self, request: &Request, values: &[u8]) -> Vec<u8> {
+        let (outcome, answer) = target::serve(&self.rma.domain.regions, request, values);
+        if outcome == Outcome::Done && request.counts[1] {
+            self.reports.accessed(request.calls.access(request.operation));
+        }
+        answer
+    }
+
     /// Handles a message of atomic operations: a request, which is answered, or the answer to one.
     pub(crate) fn handle_atomic(&mut self, shared: &Shared, from: EndpointId, bytes: &[u8]) {
         match message::decode(bytes) {
             Some(Message::Request(request, values)) => {
-                let answer = target::serve(&self.rma.domain.regions, &request, values);
+                let answer = self.serve(&request, values);
                 if let Some(mut port) = shared.enter_port(0) {
                     // If the connection has failed, nobody waits for the answer.
                     let _ = post(&mut port, from, NONE, answer);

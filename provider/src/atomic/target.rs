@@ -11,11 +11,15 @@ use super::message::{self, Outcome, Request};
 use crate::adapter::RECEIVE_SIZE;
 use crate::mr::Regions;
 
-/// Does what a request asks for, and returns the answer. `values`: its operands, and what targets are compared with.
-pub(super) fn serve(regions: &Regions, of: &Request, values: &[u8]) -> Vec<u8> {
+/// Does what a request asks for. Returns what became of it, and the answer. `values`: its operands, and what targets
+/// are compared with.
+pub(super) fn serve(regions: &Regions, of: &Request, values: &[u8]) -> (Outcome, Vec<u8>) {
     let mut old = Vec::new();
     let outcome = perform(regions, of, values, &mut old);
-    message::answer(of.number, outcome, &old)
+    if outcome == Outcome::Done && of.counts[0] {
+        regions.count(&[of.key], of.calls.access(of.operation));
+    }
+    (outcome, message::answer(of.number, outcome, &old))
 }
 
 fn perform(regions: &Regions, of: &Request, values: &[u8], old: &mut Vec<u8>) -> Outcome {
@@ -71,6 +75,7 @@ mod tests {
             elements: 4,
             first: 1,
             count: 2,
+            counts: [false; 2],
         }
     }
 
@@ -82,7 +87,7 @@ mod tests {
         let regions = |access| Regions::of(7, (of.address, 16), access);
         let (read, write) = (sys::FI_REMOTE_READ, sys::FI_REMOTE_WRITE);
         let outcome = |regions: &Regions, of: &Request, values: &[u8]| {
-            let answer = serve(regions, of, values);
+            let (_, answer) = serve(regions, of, values);
             let Some(Message::Answer { number: 5, outcome, old }) = decode(&answer) else { panic!("no answer") };
             (outcome, old.to_vec())
         };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Domains (`fi_domain(3)`): what endpoints and all that they use belong to. A domain opens its device, once, for the
 //! first endpoint or memory region; all of them share it and its protection domain. One thread at a time is inside
-//! ([`Domain::enter`], `lock`).
+//! ([`Domain::enter`], `lock`). `targets` has what counts peers' accesses.
 //!
 //! Grade: setup; [`Domain::enter`] hot. Threads: any. Tests: `tests/`.
 
 pub(crate) mod lock;
+pub(crate) mod targets;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::fid::{self, Class, give, head, object, object_if, pointer};
 use crate::mr::Regions;
 use crate::{adapter, atomic, av, cntr, cq, endpoint, mr, sys};
 use lock::{Inside, Lock};
+use targets::Targets;
 
 /// A domain.
 pub(crate) struct Domain {
@@ -27,6 +29,8 @@ pub(crate) struct Domain {
     device: Mutex<Option<Arc<Device>>>,
     /// The open memory regions.
     pub(crate) regions: Regions,
+    /// Present if the program counts peers' accesses to its regions (`FI_RMA_EVENT`).
+    pub(crate) targets: Option<Targets>,
     _fabric: Arc<Fabric>,
 }
 
@@ -38,9 +42,9 @@ impl Class for Domain {
 
 impl Domain {
     /// Makes a domain. `threading`: which calls the program makes at the same time.
-    pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading) -> Self {
+    pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading, targets: Option<Targets>) -> Self {
         let lock = Lock::new(threading == sys::FI_THREAD_DOMAIN);
-        Domain { lock, device: Mutex::default(), regions: Regions::default(), _fabric: fabric }
+        Domain { lock, device: Mutex::default(), regions: Regions::default(), targets, _fabric: fabric }
     }
 
     /// Enters the domain; its endpoints and queues belong to this thread until the result is dropped (D1).
@@ -82,10 +86,14 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     done("fi_domain", || {
         // SAFETY: F2: an info of `fi_getinfo`, which the program may have changed.
-        let attributes = unsafe { info.as_ref().ok_or(sys::FI_EINVAL)?.domain_attr.as_ref() };
-        let threading = attributes.map_or(sys::FI_THREAD_SAFE, |attributes| attributes.threading);
+        let (info, attributes) = unsafe {
+            let info = info.as_ref().ok_or(sys::FI_EINVAL)?;
+            (info, info.domain_attr.as_ref())
+        };
+        let (threading, mode) = attributes.map_or((sys::FI_THREAD_SAFE, 0), |of| (of.threading, of.mr_mode));
+        let targets = if info.caps & sys::FI_RMA_EVENT == 0 { None } else { Some(Targets::new(mode)?) };
         // SAFETY: F1.
-        let domain = Arc::new(Domain::new(Arc::clone(unsafe { object::<Fabric>(fabric) }), threading));
+        let domain = Arc::new(Domain::new(Arc::clone(unsafe { object::<Fabric>(fabric) }), threading, targets));
         let fid = head::<Domain>(context, &OPERATIONS);
         let fid = sys::fid_domain { fid, ops: pointer(&FUNCTIONS), mr: pointer(&mr::FUNCTIONS) };
         // SAFETY: F2.

@@ -88,7 +88,14 @@ impl Class for Endpoint {
     fn leave(self: &Arc<Self>) {
         let channel = self.enabled.get().and_then(|enabled| enabled.channel.as_deref());
         let bound = self.bound.lock();
-        bound.leave(self, &mut self.domain.enter(), channel);
+        let inside = &mut self.domain.enter();
+        bound.leave(self, inside, channel);
+        if let Some(targets) = &self.domain.targets {
+            targets.endpoints.remove(inside, self);
+            if let Some(channel) = channel {
+                targets.remove(channel);
+            }
+        }
     }
 }
 
@@ -107,12 +114,14 @@ impl Endpoint {
     }
 
     /// Opens the endpoint's port.
-    fn enable(&self) -> Result<()> {
+    fn enable(self: &Arc<Self>) -> Result<()> {
         let (vector, reports) = self.bound.lock().ready(self.reported)?;
         if self.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }
-        let (port, address) = adapter::open(&*self.domain.device()?, &vector, reports.waits().next().is_some())?;
+        let targets = self.domain.targets.as_ref();
+        let sleeps = targets.is_some() || reports.waits().next().is_some();
+        let (port, address) = adapter::open(&*self.domain.device()?, &vector, sleeps)?;
         let channel = port.channel();
         let shared = Shared::new(port);
         let place = (Arc::clone(&self.domain), vector);
@@ -120,8 +129,13 @@ impl Endpoint {
         let entered = Guarded::new((shared, state));
         if let Some(channel) = &channel {
             reports.waits().try_for_each(|wait| wait.add(channel))?;
+            targets.into_iter().try_for_each(|targets| targets.add(channel))?;
         }
-        self.enabled.set(Enabled { entered, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)
+        self.enabled.set(Enabled { entered, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)?;
+        if let Some(targets) = targets {
+            targets.endpoints.add(&mut self.domain.enter(), self);
+        }
+        Ok(())
     }
 
     /// Returns its address; an error until it is enabled.

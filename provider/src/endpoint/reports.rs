@@ -99,6 +99,12 @@ impl Reports {
         }
     }
 
+    /// Counts a peer's operation that has no entry here, by its access to memory (`FI_REMOTE_*`): as a read if it
+    /// returns what was there.
+    pub(crate) fn accessed(&self, access: u64) {
+        self.count(if access & sys::FI_REMOTE_READ != 0 { sys::FI_REMOTE_READ } else { access }, false);
+    }
+
     /// Reports any operation that has failed.
     #[cold]
     pub(crate) fn refused(&self, completion: Completion, failure: Failure<'_>) {

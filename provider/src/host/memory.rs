@@ -99,7 +99,7 @@ impl TakesRequests for State {
         match State::record_of(token) {
             Some(Record::Buffer(buffer)) => self.messenger.rails.buffers[0].give_back_silent(buffer),
             Some(_) => false,
-            None => self.rma.ended(token, None, &self.reports),
+            None => self.ends_one_sided(token, None),
         }
     }
 }

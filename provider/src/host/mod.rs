@@ -103,7 +103,7 @@ pub(crate) struct State {
     /// The trace of the process, if there is one.
     recording: Option<&'static Recording>,
     /// Whether anything waits for the end of a call, or of a poll.
-    has_more: bool,
+    pub(crate) has_more: bool,
     /// Whether sends, and receives by [`Kind`], without flags of their own are [plain](request::Call::is_plain), and
     /// the endpoint's defaults ask for nothing else.
     sends_plainly: bool,

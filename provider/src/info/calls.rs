@@ -65,7 +65,7 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::info::{KINDS, MR_MODE, OFFERED, ORDER, PRIMARY, RMA_DIRECTIONS};
+    use crate::info::{COSTLY, KINDS, MR_MODE, OFFERED, ORDER, PRIMARY, RMA_DIRECTIONS};
     use crate::tests::{choice, free};
     use ibex::select::address::compact::CompactAddress;
     use std::ffi::CStr;
@@ -107,7 +107,7 @@ mod tests {
         // SAFETY: a complete info.
         unsafe {
             let info = &*answer;
-            assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED, 0, true));
+            assert_eq!((info.caps, info.mode, info.next.is_null()), (OFFERED & !COSTLY, 0, true));
             assert_eq!((*info.ep_attr).type_, sys::FI_EP_RDM);
             assert!((*info.ep_attr).max_order_war_size > 0, "atomic writes behind atomic reads");
             let started = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
@@ -218,6 +218,30 @@ mod tests {
             hints.tx.msg_order = sys::FI_ORDER_WAR;
         };
         assert_eq!(registers(NEW, ordered), Err(sys::FI_ENODATA), "an adapter may read after a later write");
+    }
+
+    #[test]
+    fn accesses_of_peers_are_counted_if_the_program_asks_for_it_in_the_regions_that_it_can_name() {
+        let counts = sys::FI_RMA_EVENT;
+        for (caps, mode, counted, key_size) in [
+            (sys::FI_RMA, MR_MODE | sys::FI_MR_RMA_EVENT, (0, MR_MODE), 4),
+            (sys::FI_RMA | counts, MR_MODE, (counts, MR_MODE), 8),
+            (sys::FI_RMA | counts, MR_MODE | sys::FI_MR_RMA_EVENT, (counts, MR_MODE | sys::FI_MR_RMA_EVENT), 8),
+            (sys::FI_ATOMIC | counts, sys::MR_BASIC, (counts, sys::MR_BASIC), 8),
+        ] {
+            let answer = ask(|hints| {
+                hints.info.caps = caps;
+                hints.domain.mr_mode = mode;
+            });
+            let answer = answer.expect("an info");
+            // SAFETY: a complete info.
+            unsafe {
+                let (tx, rx, domain) = (&*(*answer).tx_attr, &*(*answer).rx_attr, &*(*answer).domain_attr);
+                assert_eq!((rx.caps & counts, domain.mr_mode), counted, "{caps:#x}, mode {mode:#x}");
+                assert_eq!((tx.caps & counts, domain.mr_key_size), (0, key_size), "{caps:#x}, mode {mode:#x}");
+                free(answer);
+            }
+        }
     }
 
     #[test]

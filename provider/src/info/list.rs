@@ -124,7 +124,10 @@ pub(super) fn of(
         _ if version < HAS_MR_BITS => sys::MR_SCALABLE,
         _ => 0,
     };
-    (domain.mr_key_size, domain.cq_data_size) = (size_of::<u32>(), CQ_DATA_SIZE);
+    // A key is the adapter's, of 32 bits; that of a region which counts accesses has one more bit.
+    let counts = caps & sys::FI_RMA_EVENT != 0;
+    domain.mr_key_size = if counts { size_of::<u64>() } else { size_of::<u32>() };
+    domain.cq_data_size = CQ_DATA_SIZE;
     (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt, domain.mr_cnt) = (MANY, MANY, MANY, MANY);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (MANY, MANY);
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);

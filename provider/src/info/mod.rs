@@ -35,6 +35,9 @@ const STARTED: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE;
 /// What an endpoint has only if the program asks for it, or for nothing at all.
 const PRIMARY: u64 = KINDS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | sys::FI_DIRECTED_RECV;
 
+/// What an endpoint has only if the program asks for it, because it costs each operation a message.
+const COSTLY: u64 = sys::FI_RMA_EVENT;
+
 /// All capabilities. Each is a line, which is added when it works.
 const OFFERED: u64 = sys::FI_MSG
     | sys::FI_TAGGED
@@ -50,6 +53,7 @@ const OFFERED: u64 = sys::FI_MSG
     | sys::FI_DIRECTED_RECV
     | sys::FI_SOURCE
     | sys::FI_FENCE
+    | sys::FI_RMA_EVENT
     | DOMAIN;
 
 /// Capabilities of a domain.
@@ -61,7 +65,8 @@ const OF_RECEIVES: u64 = sys::FI_RECV
     | sys::FI_REMOTE_WRITE
     | sys::FI_MULTI_RECV
     | sys::FI_DIRECTED_RECV
-    | sys::FI_SOURCE;
+    | sys::FI_SOURCE
+    | sys::FI_RMA_EVENT;
 
 /// Capabilities that concern what an endpoint starts alone.
 const OF_SENDS: u64 = sys::FI_SEND | sys::FI_READ | sys::FI_WRITE | sys::FI_FENCE;
@@ -223,11 +228,14 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
     let order = |of: Option<u64>| subset("order of operations", of.unwrap_or(0), ORDER);
     order(asked.and_then(|asked| asked.tx).map(|tx| tx.msg_order))?;
     order(asked.and_then(|asked| asked.rx).map(|rx| rx.msg_order))?;
+    // A program that says which regions count accesses saves the others a message.
+    let counts = asked.is_some_and(|asked| asked.info.caps & sys::FI_RMA_EVENT != 0);
+    let counted = if counts { sys::FI_MR_RMA_EVENT } else { 0 };
     match asked.and_then(|asked| asked.domain).map(|domain| domain.mr_mode) {
         Some(sys::MR_BASIC) => Ok(sys::MR_BASIC),
         None | Some(0) if version < HAS_MR_BITS => Ok(sys::MR_BASIC),
         None => Ok(MR_MODE),
-        Some(mode) if version >= HAS_MR_BITS && mode & MR_MODE == MR_MODE => Ok(MR_MODE),
+        Some(mode) if version >= HAS_MR_BITS && mode & MR_MODE == MR_MODE => Ok(MR_MODE | mode & counted),
         Some(mode) => Err(format!("mr_mode: {mode:#x} has not all of {MR_MODE:#x}, which one-sided operations need")),
     }
 }
@@ -237,7 +245,8 @@ fn registration(version: u32, asked: Option<&Asked<'_>>) -> Result<i32, String> 
 /// gets everything; one-sided operations only if it `registers` memory as they need it.
 fn capabilities(asked: u64, registers: bool) -> u64 {
     if asked == 0 {
-        return if registers { OFFERED } else { OFFERED & !(ONE_SIDED | RMA_DIRECTIONS) };
+        let lacking = if registers { COSTLY } else { COSTLY | ONE_SIDED | RMA_DIRECTIONS };
+        return OFFERED & !lacking;
     }
     let directions = |kind: u64, directions: u64| match asked & directions {
         _ if kind == 0 => 0,
@@ -248,7 +257,7 @@ fn capabilities(asked: u64, registers: bool) -> u64 {
     let enabled =
         asked | directions(kinds & MESSAGES, MESSAGE_DIRECTIONS) | directions(kinds & ONE_SIDED, RMA_DIRECTIONS);
     let of_receives = if enabled & sys::FI_RECV == 0 { OF_RECEIVES } else { 0 };
-    enabled | OFFERED & !PRIMARY & !of_receives
+    enabled | OFFERED & !PRIMARY & !COSTLY & !of_receives
 }
 
 /// Returns the queues that an endpoint with these capabilities needs: `FI_SEND` for what it starts, `FI_RECV` for what

@@ -4,17 +4,17 @@
 //! An [`Operation`] is one request of the port, or several: `segments` cuts it at the bounds of its pieces of memory
 //! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
 //! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
-//! them, in this order. Remote CQ data follow as a message of the port (`remote_data`). `ourselves` has operations of
-//! the endpoint with itself, `watch` the events for tools, `calls` what C calls. The operations of `atomic` are among
-//! these; reads and writes behind one wait until it has ended.
+//! them, in this order. A message of the port tells the target what its adapter does not (`notice`). `ourselves` has
+//! operations of the endpoint with itself, `watch` the events for tools, `calls` what C calls. The operations of
+//! `atomic` are among these; reads and writes behind one wait until it has ended.
 //!
 //! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
 
 pub(crate) mod calls;
 pub(crate) mod local;
+pub(crate) mod notice;
 pub(crate) mod operations;
 mod ourselves;
-mod remote_data;
 mod segments;
 pub(crate) mod watch;
 
@@ -24,7 +24,7 @@ use ibex::messenger::host::Process as _;
 use ibex::messenger::request::Role;
 use ibex::messenger::route::Route;
 use ibex::transport::adapter::verbs::Verbs;
-use ibex::transport::{EndpointId, Failed, Port, Refused, Token, WhenDiverted};
+use ibex::transport::{EndpointId, Failed, Port, Refused, Token};
 use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 
 use crate::cq::{Completion, Failure};
@@ -34,8 +34,9 @@ use crate::entry::Result;
 use crate::host::data::Piece;
 use crate::host::{Shared, State};
 use crate::info::LONGEST_INJECTED;
-use crate::sys;
+use crate::{mr, sys};
 use local::{Local, Slots};
+use notice::Notice;
 use operations::{Operation, Operations};
 use segments::{Remote, Span, segments};
 
@@ -100,6 +101,12 @@ impl Transfer<'_> {
         (local, self.remote.first().map_or(0, |remote| remote.address), self.length())
     }
 
+    /// Returns what the target is told about it.
+    fn notice(&self) -> Option<Notice> {
+        let data = self.data.map(|data| (data, self.length()));
+        Notice::of(self.direction.access(), data, self.remote.iter().map(|remote| remote.key))
+    }
+
     fn check(&self) -> Result<()> {
         let length = self.length();
         let remote = self.remote.iter().try_fold(0, |sum: usize, remote| sum.checked_add(remote.length));
@@ -118,11 +125,13 @@ pub(crate) struct Rma {
     pub(crate) operations: Operations,
     /// Messages of atomic operations that have not ended.
     pub(crate) atomics: u32,
+    /// What peers are to be told about operations that have ended.
+    notices: Vec<(EndpointId, Box<Notice>)>,
     slots: Slots,
 }
 
 /// Tags of its messages at the port; that of the messenger's differs.
-const REMOTE_DATA: u8 = 2;
+const NOTICE: u8 = 2;
 pub(crate) const ATOMIC: u8 = 3;
 
 /// Kind of its tokens, in the upper half; those of the messenger's records differ (`host/memory.rs`).
@@ -130,12 +139,12 @@ pub(crate) const TOKEN: u64 = 8;
 
 impl Rma {
     pub(crate) fn new(domain: Arc<Domain>) -> Self {
-        Rma { domain, operations: Operations::default(), atomics: 0, slots: Slots::default() }
+        Rma { domain, operations: Operations::default(), atomics: 0, notices: Vec::new(), slots: Slots::default() }
     }
 
     /// Starts an operation with a peer. If the port cannot take a request any more, those that it has taken end first.
     fn begin(&mut self, port: &mut Port<Verbs>, to: EndpointId, of: &Transfer<'_>, reports: &Reports) -> Result<()> {
-        if !of.remote.iter().all(|remote| u32::try_from(remote.key).is_ok()) {
+        if !of.remote.iter().all(|remote| mr::adapter_key(remote.key).is_some()) {
             reports.end(of.direction.flags(), of.end, Some(REFUSED));
             return Ok(());
         }
@@ -156,12 +165,12 @@ impl Rma {
                 (local, post(port, (to, token), of, &spans))
             }
         };
-        if let Some(data) = of.data
+        let mut notice = of.notice().map(Box::new);
+        if of.direction == Direction::Write
             && !posted.is_refused
+            && let Some(notice) = notice.take()
         {
-            let bytes = remote_data::encode(data, length);
-            let bytes = (Arc::<[u8]>::from(bytes), bytes.len() as u32);
-            posted.add(port.queue_bytes(to, REMOTE_DATA, bytes, token, WhenDiverted::Wait));
+            posted.add(notice.post(port, to, number));
         }
         if posted.count == 0 {
             self.slots.end(local, false);
@@ -170,13 +179,18 @@ impl Rma {
         let (flags, end, failure) = (of.direction.flags(), of.end, posted.is_refused.then_some(LOST));
         let watched = watch::started(port, to, flags, of.place());
         let posted = posted.count;
-        self.operations.put(number, Operation { flags, end, to, posted, failure, local, watched });
+        self.operations.put(number, Operation { flags, end, to, posted, failure, local, notice, watched });
         Ok(())
+    }
+
+    /// Whether peers are to be told about operations that have ended.
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// Handles the end of a request, which may have failed. Returns whether it is one of an operation.
     #[inline]
-    pub(crate) fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
+    fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
         let is_own = token.0 >> 32 == TOKEN;
         if is_own && let Some(ended) = self.operations.ended(token.0 as u32, failed.map(failure)) {
             self.end(ended, reports);
@@ -191,6 +205,9 @@ impl Rma {
         self.slots.end(ended.local, ended.failure.is_none());
         if let Some(watched) = &ended.watched {
             watch::ended(watched, ended.failure);
+        }
+        if let (Some(notice), None) = (ended.notice, ended.failure) {
+            self.notices.push((ended.to, notice));
         }
         reports.end(ended.flags, ended.end, ended.failure);
     }
@@ -275,6 +292,14 @@ impl Reports {
 }
 
 impl State {
+    /// Handles the end of a request ([`Rma::ended`]).
+    #[inline]
+    pub(crate) fn ends_one_sided(&mut self, token: Token, failed: Option<Failed>) -> bool {
+        let is_own = self.rma.ended(token, failed, &self.reports);
+        self.has_more |= self.rma.has_notices();
+        is_own
+    }
+
     /// Starts a one-sided operation.
     pub(crate) fn transfer(&mut self, shared: &Shared, of: &Transfer<'_>) -> Result<()> {
         of.check()?;

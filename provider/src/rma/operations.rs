@@ -6,6 +6,7 @@ use ibex::transport::EndpointId;
 
 use super::End;
 use super::local::Local;
+use super::notice::Notice;
 use super::watch::Watched;
 use crate::cq::Failure;
 
@@ -20,6 +21,8 @@ pub(crate) struct Operation {
     /// Why a request failed: the first reason.
     pub(crate) failure: Option<Failure<'static>>,
     pub(crate) local: Local,
+    /// What the peer is told once it has succeeded.
+    pub(crate) notice: Option<Box<Notice>>,
     /// What its events say, while a tool listens.
     pub(crate) watched: Option<Box<Watched>>,
 }
@@ -85,6 +88,7 @@ mod tests {
             posted,
             failure: None,
             local: Local::None,
+            notice: None,
             watched: None,
         }
     }

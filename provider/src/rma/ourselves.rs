@@ -6,12 +6,12 @@
 
 use super::segments::{Span, segments};
 use super::{Direction, REFUSED, Transfer};
-use crate::host::{Shared, State};
+use crate::host::{OURSELVES, Shared, State};
 
 impl State {
     /// Does an operation of this endpoint with itself, which ends at once.
     pub(super) fn transfer_to_ourselves(&mut self, shared: &Shared, of: &Transfer<'_>) {
-        let Transfer { direction, end, data, .. } = *of;
+        let Transfer { direction, end, .. } = *of;
         let regions = &self.rma.domain.regions;
         let may = of
             .remote
@@ -31,8 +31,8 @@ impl State {
             unsafe { std::ptr::copy(from, to, segment.local.length) };
         }
         self.reports.end(direction.flags(), end, None);
-        if let Some(data) = data {
-            self.report_remote_write(shared, crate::host::OURSELVES, data, of.length());
+        if let Some(notice) = of.notice() {
+            self.notice(shared, OURSELVES, &notice);
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Names its start. The key is the adapter's, which has 32 bits.
+    /// Names its start. The lower half of the key is the adapter's.
     pub(super) fn span(self) -> RemoteSpan {
         RemoteSpan { addr: self.address, rkey: self.key as u32 }
     }

@@ -30,7 +30,7 @@ pub(crate) fn choice() -> &'static PortChoice {
 }
 
 pub(crate) fn domain() -> Arc<Domain> {
-    Arc::new(Domain::new(Arc::new(Fabric), sys::FI_THREAD_SAFE))
+    Arc::new(Domain::new(Arc::new(Fabric), sys::FI_THREAD_SAFE, None))
 }
 
 /// The address of a port whose instance has this number.
