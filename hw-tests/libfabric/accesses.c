@@ -4,10 +4,13 @@
 // and remote CQ data; of an endpoint of another domain, of one of the target's domain, and of the target itself.
 // A counter makes its endpoints progress, and wakes a thread that sleeps on it. What is counted is there.
 //
-// usage: accesses [--named]
-//   --named  the program knows FI_MR_RMA_EVENT: only regions that it registers with FI_RMA_EVENT count
+// usage: accesses [--named | --by-adapter]
+//   --named       the program knows FI_MR_RMA_EVENT: only regions that it registers with FI_RMA_EVENT count
+//   --by-adapter  the adapter does atomic operations
 #define CAPABILITIES (FI_RMA | FI_ATOMIC | FI_TAGGED | FI_FENCE | FI_SOURCE | FI_RMA_EVENT)
+#include <stdbool.h>
 static int extra_mode;
+static bool by_adapter;
 #define MR_MODE (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | extra_mode)
 #include "one_sided.h"
 #include <pthread.h>
@@ -121,6 +124,8 @@ static void atomics(struct endpoint *end, fi_addr_t to) {
                               FI_CSWAP, NULL));
     counted_are(2, 1, 3, 1, 3, 2);
     check_int("the sum", 3, *(volatile long long *)(void *)target);
+    if (by_adapter)
+        return;
     // A long one, in several messages, and one in two regions.
     begin();
     RETRIED(fi_atomic(end->ep, local, HALF / 8, NULL, to, address, key0, FI_UINT64, FI_BOR, NULL));
@@ -213,6 +218,9 @@ static void close_bound(struct endpoint *end) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--named") == 0)
         extra_mode = FI_MR_RMA_EVENT;
+    by_adapter = argc > 1 && strcmp(argv[1], "--by-adapter") == 0;
+    if (by_adapter)
+        setenv("FI_IBEX_ATOMICS", "adapter", 1);
     check_case("endpoints open");
     before_enabling = bind_endpoint, after_closing = close_bound;
     open_endpoints();

@@ -3,6 +3,10 @@
 // Atomic operations: each call, every type and operation that the provider says it has against C's own arithmetic,
 // long ones and several pieces, counters, selective completion, injection, fences, refused ones, and two endpoints that
 // change one word at once. With a peer's memory, and with the endpoint's own.
+//
+// usage: atomics [--by-adapter | --by-nobody]
+//   --by-adapter  the adapter does them, with one element of 8 bytes, and the target makes no progress
+//   --by-nobody   the adapter should, and cannot
 #define CAPABILITIES (FI_RMA | FI_ATOMIC | FI_TAGGED | FI_FENCE | FI_SOURCE)
 #include "one_sided.h"
 #include <complex.h>
@@ -10,6 +14,7 @@
 
 enum { ROOM = 1 << 21, ELEMENTS = 37 };
 
+static bool by_adapter;
 static unsigned char *target, *operand, *compared, *result, *model;
 static uint64_t key; // of the whole target
 static struct fi_context ctx[KEPT];
@@ -141,6 +146,7 @@ static long start(struct endpoint *end, fi_addr_t to, enum calls calls, enum fi_
 // Every type and operation, aligned and not, of some elements.
 static void arithmetic(struct endpoint *end, fi_addr_t to) {
     int known = 0;
+    size_t elements = by_adapter ? 1 : ELEMENTS, offsets = by_adapter ? 1 : 2;
     for (int type = FI_INT8; type <= FI_UINT128 + 2; type++)
         for (int op = FI_MIN; op <= FI_ATOMIC_OP_LAST; op++)
             for (int calls = BASE; calls < CALLS; calls++) {
@@ -150,7 +156,7 @@ static void arithmetic(struct endpoint *end, fi_addr_t to) {
                                                              : calls != COMPARE;
                 unsigned char none[32] = {0};
                 size_t size = by_c((enum fi_datatype)type, (enum fi_op)op, 1, none, none, none), most = 0;
-                bool has = is_theirs && size != 0;
+                bool has = is_theirs && (by_adapter ? size == 8 : size != 0);
                 int code = valid(end, (enum calls)calls, (enum fi_datatype)type, (enum fi_op)op, &most);
                 struct fi_atomic_attr of;
                 snprintf(check.name, sizeof check.name, "type %d, operation %d, calls %d", type, op, calls);
@@ -164,30 +170,33 @@ static void arithmetic(struct endpoint *end, fi_addr_t to) {
                 check_int("size", (long long)size, (long long)of.size);
                 check_int("count", (long long)most, (long long)of.count);
                 known++;
-                for (size_t offset = 64; offset < 66; offset++) {
+                for (size_t offset = 64; offset < 64 + offsets; offset++) {
                     unsigned char *targets = model + 4096, *old = model;
-                    numbers((enum fi_datatype)type, targets, ELEMENTS);
-                    numbers((enum fi_datatype)type, operand, ELEMENTS);
-                    numbers((enum fi_datatype)type, compared, ELEMENTS);
+                    numbers((enum fi_datatype)type, targets, elements);
+                    numbers((enum fi_datatype)type, operand, elements);
+                    numbers((enum fi_datatype)type, compared, elements);
                     memset(target, 7, 4096);
-                    memcpy(target + offset, targets, ELEMENTS * size);
-                    memcpy(old, targets, ELEMENTS * size);
-                    by_c((enum fi_datatype)type, (enum fi_op)op, ELEMENTS, targets, operand, compared);
+                    memcpy(target + offset, targets, elements * size);
+                    memcpy(old, targets, elements * size);
+                    by_c((enum fi_datatype)type, (enum fi_op)op, elements, targets, operand, compared);
                     forget();
-                    RETRIED(start(end, to, (enum calls)calls, (enum fi_datatype)type, (enum fi_op)op, ELEMENTS, offset,
+                    RETRIED(start(end, to, (enum calls)calls, (enum fi_datatype)type, (enum fi_op)op, elements, offset,
                                   &ctx[0]));
                     await(end, 1);
                     check_int("failures", 0, end->failed);
                     check_entry(&end->entries[0], &ctx[0], calls == BASE ? FI_WRITE : FI_READ);
-                    check_same("the targets", targets, target + offset, ELEMENTS * size);
+                    check_same("the targets", targets, target + offset, elements * size);
                     if (calls != BASE)
-                        check_same("the old values", old, result, ELEMENTS * size);
+                        check_same("the old values", old, result, elements * size);
                     check_int("the byte before", 7, target[offset - 1]);
-                    check_int("the byte behind", 7, target[offset + ELEMENTS * size]);
+                    check_int("the byte behind", 7, target[offset + elements * size]);
                 }
             }
     snprintf(check.name, sizeof check.name, "types and operations");
-    check_int("operations", 10 * (11 + 12 + 7) + 3 * (8 + 9 + 6) + 3 * (6 + 7 + 2), known);
+    if (by_adapter)
+        check_int("operations", 2 * (11 + 12 + 7) + (8 + 9 + 6) + (6 + 7 + 2), known);
+    else
+        check_int("operations", 10 * (11 + 12 + 7) + 3 * (8 + 9 + 6) + 3 * (6 + 7 + 2), known);
 }
 
 // Operations of all lengths, by several pieces of memory on each side.
@@ -344,12 +353,13 @@ static void contended(void) {
         RETRIED(fi_fetch_atomic(a->ep, &one, 1, NULL, &old[i], NULL, a->to[1], at(8), key, FI_UINT64, FI_SUM, NULL));
         RETRIED(fi_fetch_atomic(c->ep, &one, 1, NULL, &old[EACH + i], NULL, c->to[1], at(8), key, FI_UINT64,
                                 FI_SUM, NULL));
-        __atomic_fetch_add((uint64_t *)(target + 8), 1, __ATOMIC_SEQ_CST);
+        if (!by_adapter) // whose operations are not atomic with a processor's
+            __atomic_fetch_add((uint64_t *)(target + 8), 1, __ATOMIC_SEQ_CST);
     }
     await(a, EACH);
     await(c, EACH);
     check_int("failures", 0, a->failed + c->failed);
-    check_int("the sum", 3 * EACH, *(volatile long long *)(target + 8));
+    check_int("the sum", by_adapter ? 2 * EACH : 3 * EACH, *(volatile long long *)(target + 8));
     for (int i = 0; i < 2 * EACH; i++) {
         if (old[i] > 3 * EACH || seen[old[i]])
             check_fail("old value %d is %ld", i, (long)old[i]);
@@ -410,7 +420,115 @@ static void refused(struct endpoint *end, fi_addr_t to) {
     OK(fi_close(&writable->fid));
 }
 
-int main(void) {
+// Counts with both endpoints by compare-and-swaps only: each takes several requests.
+static void exchanged(void) {
+    enum { EACH = 200 };
+    static double one = 1;
+    memset(target, 0, 64);
+    forget();
+    for (int i = 0; i < EACH; i++) {
+        RETRIED(fi_atomic(a->ep, &one, 1, NULL, a->to[1], at(16), key, FI_DOUBLE, FI_SUM, NULL));
+        RETRIED(fi_atomic(c->ep, &one, 1, NULL, c->to[1], at(16), key, FI_DOUBLE, FI_SUM, NULL));
+    }
+    await(a, EACH);
+    await(c, EACH);
+    check_int("failures", 0, a->failed + c->failed);
+    check_int("the sum", 2 * EACH, (long long)*(volatile double *)(void *)(target + 16));
+}
+
+// The target's queue is not read until the operations have ended.
+static void alone(void) {
+    static uint64_t values[2] = {5, 6}, old[2];
+    memset(target, 0, 64);
+    forget();
+    OK(fi_fetch_atomic(a->ep, &values[0], 1, NULL, &old[0], NULL, a->to[1], at(0), key, FI_UINT64, FI_SUM, NULL));
+    OK(fi_fetch_atomic(a->ep, &values[1], 1, NULL, &old[1], NULL, a->to[1], at(0), key, FI_UINT64, FI_ATOMIC_WRITE, NULL));
+    for (int ended = 0; ended < 2;) {
+        long got = fi_cq_read(a->cq, &a->entries[ended], 1);
+        if (got == 1)
+            ended++;
+        else
+            check_int("fi_cq_read", -FI_EAGAIN, got);
+    }
+    check_int("the sum's old value", 0, (long long)old[0]);
+    check_int("the swap's old value", 5, (long long)old[1]);
+    check_int("the value", 6, *(volatile long long *)(void *)target);
+}
+
+static void fails(const char *what, int error) {
+    static uint64_t one = 1;
+    forget();
+    RETRIED(fi_atomic(a->ep, &one, 1, NULL, a->to[1], at(0), key, FI_UINT64, FI_SUM, NULL));
+    await(a, 1);
+    check_int(what, 1, a->failed);
+    check_int(what, error, a->failures[0].err);
+    check_int(what, 0, *(volatile long long *)(void *)target);
+}
+
+// Each with connections of its own, because an adapter that refuses breaks the connection.
+static void never_both(const char *by_target, const char *by_peer, int error, uint64_t access) {
+    open_endpoints();
+    memset(target, 0, 64);
+    setenv("FI_IBEX_ATOMICS", by_target, 1);
+    struct fid_mr *region = registered(b, target, ROOM, access);
+    key = fi_mr_key(region);
+    setenv("FI_IBEX_ATOMICS", by_peer, 1);
+    fails("a refused operation", error);
+    OK(fi_close(&region->fid));
+    close_endpoints();
+}
+
+static void wrong_ones(void) {
+    static uint64_t two[2];
+    check_int("two elements", -FI_EMSGSIZE,
+              fi_atomic(a->ep, two, 2, NULL, a->to[1], at(0), key, FI_UINT64, FI_SUM, NULL));
+    check_int("an element that is not aligned", -FI_EINVAL,
+              fi_atomic(a->ep, two, 1, NULL, a->to[1], at(4), key, FI_UINT64, FI_SUM, NULL));
+    struct fid_mr *writable = registered(b, target, 64, FI_REMOTE_WRITE);
+    forget();
+    RETRIED(fi_atomic(b->ep, two, 1, NULL, b->to[1], at(0), fi_mr_key(writable), FI_UINT64, FI_SUM, NULL));
+    await(b, 1);
+    check_int("of its own memory that is not to be read", FI_EACCES, b->failures[0].err);
+    OK(fi_close(&writable->fid));
+}
+
+static void all_by_adapter(void) {
+    for (int i = 0; i < 3; i++) {
+        struct endpoint *end = &ends[i == 0 ? 0 : i == 1 ? 2 : 1];
+        fi_addr_t to = end->to[1];
+        check_case("types and operations");
+        arithmetic(end, to);
+        check_case("counters, injection and selective completion");
+        counted(end, to);
+        check_case("order");
+        in_order(end, to);
+    }
+    check_case("contention");
+    contended();
+    exchanged();
+    check_case("a target that makes no progress");
+    alone();
+    check_case("arguments");
+    wrong_ones();
+}
+
+static int by_nobody(void) {
+    check_case("an adapter without atomics");
+    for (int type = FI_INT8; type <= FI_UINT128; type++)
+        for (int calls = BASE; calls < CALLS; calls++) {
+            size_t most;
+            enum fi_op op = calls == COMPARE ? FI_CSWAP : FI_SUM;
+            check_int("it is valid", -FI_EOPNOTSUPP, valid(a, (enum calls)calls, (enum fi_datatype)type, op, &most));
+            check_int("a call", -FI_EOPNOTSUPP, start(a, a->to[1], (enum calls)calls, (enum fi_datatype)type, op, 1, 0, NULL));
+        }
+    close_endpoints();
+    return check_finish();
+}
+
+int main(int argc, char **argv) {
+    by_adapter = argc > 1;
+    if (by_adapter)
+        setenv("FI_IBEX_ATOMICS", "adapter", 1);
     check_case("endpoints open");
     open_endpoints();
     check_int("atomics", FI_ATOMIC, (long long)(info->caps & FI_ATOMIC));
@@ -421,8 +539,21 @@ int main(void) {
         *all[i] = malloc(ROOM);
         memset(*all[i], 0, ROOM);
     }
+    if (by_adapter && strcmp(argv[1], "--by-nobody") == 0)
+        return by_nobody();
     struct fid_mr *region = registered(b, target, ROOM, FI_REMOTE_READ | FI_REMOTE_WRITE);
     key = fi_mr_key(region);
+    if (by_adapter) {
+        all_by_adapter();
+        OK(fi_close(&region->fid));
+        close_endpoints();
+        uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
+        check_case("never both kinds on one region");
+        never_both("adapter", "processor", FI_EOPNOTSUPP, both);
+        never_both("processor", "adapter", FI_EACCES, both);
+        never_both("adapter", "adapter", FI_EACCES, FI_REMOTE_WRITE);
+        return check_finish();
+    }
     for (int i = 0; i < 3; i++) {
         // By an endpoint of another domain, by one of the target's domain, and by the target itself.
         struct endpoint *end = &ends[i == 0 ? 0 : i == 1 ? 2 : 1];

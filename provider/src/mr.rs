@@ -17,6 +17,7 @@ use ibex::limits;
 use ibex_ffi::verbs::{self, Access};
 use parking_lot::Mutex;
 
+use crate::atomic::by::By;
 use crate::cntr::Counter;
 use crate::domain::Domain;
 use crate::entry::{Result, done, table};
@@ -29,6 +30,9 @@ const ACCESS: u64 =
 
 /// Access that a region counts (`fi_mr_bind`).
 const REMOTE: u64 = sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
+
+/// Right of a region's peers to the adapter's atomic operations: flags of both accesses, because each reads and writes.
+pub(crate) const ATOMIC: u64 = REMOTE;
 
 /// Bit of the key of a region that counts accesses: the peer that did one tells the target (`rma/notice.rs`). The lower
 /// half of a key is the adapter's.
@@ -117,7 +121,8 @@ impl Regions {
 }
 
 /// Returns the adapter's rights for `access`. A right to write for peers needs that of this process.
-fn rights(access: u64) -> Access {
+fn rights(access: u64, atomics: By) -> Access {
+    let is_atomic = atomics == By::Adapter && access & ATOMIC == ATOMIC;
     let local = sys::FI_RECV | sys::FI_READ | sys::FI_REMOTE_WRITE;
     [
         (local, Access::LOCAL_WRITE),
@@ -126,7 +131,7 @@ fn rights(access: u64) -> Access {
     ]
     .into_iter()
     .filter(|(flags, _)| access & flags != 0)
-    .fold(Access::empty(), |rights, (_, right)| rights | right)
+    .fold(if is_atomic { Access::REMOTE_ATOMIC } else { Access::empty() }, |rights, (_, right)| rights | right)
 }
 
 /// Registers memory for the adapter's accesses. Prints why it cannot.
@@ -180,8 +185,9 @@ unsafe fn register(
     if length == 0 || offset != 0 || access & !ACCESS != 0 {
         return Err(sys::FI_EINVAL);
     }
+    let rights = rights(access, domain.atomics()?);
     // SAFETY: the caller's promise; the provider makes no reference to memory of a program.
-    let registered = unsafe { registered(domain.device()?.domain(), (start, length), rights(access)) }?;
+    let registered = unsafe { registered(domain.device()?.domain(), (start, length), rights) }?;
     let key = u64::from(registered.rkey()) | if is_counted { COUNTED } else { 0 };
     domain.regions.0.lock().insert(key, Region { start: start as u64, length, access, counters: Vec::new() });
     let region = MemoryRegion { key, domain: Arc::clone(domain), _registered: registered };
@@ -287,8 +293,21 @@ mod tests {
 
     #[test]
     fn a_right_of_peers_to_write_includes_that_of_the_adapter() {
-        assert_eq!(rights(sys::FI_REMOTE_WRITE), Access::LOCAL_WRITE | Access::REMOTE_WRITE);
-        assert_eq!(rights(sys::FI_REMOTE_READ | sys::FI_SEND), Access::REMOTE_READ);
-        assert_eq!(rights(sys::FI_RECV), Access::LOCAL_WRITE);
+        let rights_of = |access| rights(access, By::Processor);
+        assert_eq!(rights_of(sys::FI_REMOTE_WRITE), Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+        assert_eq!(rights_of(sys::FI_REMOTE_READ | sys::FI_SEND), Access::REMOTE_READ);
+        assert_eq!(rights_of(sys::FI_RECV), Access::LOCAL_WRITE);
+    }
+
+    #[test]
+    fn peers_have_the_adapters_atomics_if_the_user_wants_them_and_they_may_read_and_write() {
+        for (access, by, has) in [
+            (REMOTE, By::Adapter, true),
+            (REMOTE, By::Processor, false),
+            (REMOTE, By::Nobody, false),
+            (sys::FI_REMOTE_WRITE, By::Adapter, false),
+        ] {
+            assert_eq!(rights(access, by).contains(Access::REMOTE_ATOMIC), has, "{access:#x}, {by:?}");
+        }
     }
 }

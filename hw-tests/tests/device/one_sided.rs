@@ -6,8 +6,11 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
 
-/// Adapters on which they run, by name: with the usual limits, and with one short of everything.
-const ADAPTERS: [(&str, &str); 2] = [("usual", ""), ("minimal", "profile = \"minimal\"\n")];
+/// An adapter short of everything, which has no atomics.
+const MINIMAL: &str = "profile = \"minimal\"\n";
+
+/// Adapters on which they run, by name: with the usual limits, and a minimal one.
+const ADAPTERS: [(&str, &str); 2] = [("usual", ""), ("minimal", MINIMAL)];
 
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
@@ -15,14 +18,22 @@ pub(crate) fn tests() -> Vec<Test> {
         let said = format!("one-sided operations of a libfabric program move the right bytes by the {name} adapter");
         tests.push(Test::on_emulated(said, move |site| passes(site, "one_sided", "", profile, 1)).quick());
     }
-    for (arguments, regions) in [("", "all regions"), ("--named", "the regions that the program names")] {
-        let said = format!("a target counts its peers' accesses to {regions}, and sleeps until there are some");
+    for (arguments, accesses) in [
+        ("", "all regions"),
+        ("--named", "the regions that the program names"),
+        ("--by-adapter", "regions of which the adapter changes elements"),
+    ] {
+        let said = format!("a target counts its peers' accesses to {accesses}, and sleeps until there are some");
         tests.push(Test::on_emulated(said, move |site| passes(site, "accesses", arguments, "", 1)).quick());
     }
     for (name, profile) in ADAPTERS {
         let said = format!("atomic operations of a libfabric program change memory as C does by the {name} adapter");
         tests.push(Test::on_emulated(said, move |site| passes(site, "atomics", "", profile, 1)).quick());
     }
+    let said = "atomic operations by the adapter change memory as C does, without the target's help";
+    tests.push(Test::on_emulated(said, |site| passes(site, "atomics", "--by-adapter", "", 1)).quick());
+    let said = "atomic operations by an adapter that has none are refused";
+    tests.push(Test::on_emulated(said, |site| passes(site, "atomics", "--by-nobody", MINIMAL, 1)).quick());
     let said = "a one-sided operation that the target refuses fails alone, with a reason, and touches no memory";
     tests.push(Test::on_emulated(said, |site| passes(site, "one_sided_refused", "", "", 8)).quick());
     tests

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomic operations of an endpoint (`fi_atomic(3)`), by the target's processor.
+//! Atomic operations of an endpoint (`fi_atomic(3)`), by the target's processor or, if the user wants that (`by`), by the
+//! adapter (`adapter`).
 //!
-//! An operation is a message of the port, or several if it is long: each has whole elements of one range of the target.
+//! One by the processor is a message of the port, or several if it is long: each has whole elements of one range of the target.
 //! The target does it when it progresses, and answers (`message`, `target`). So the operation has ended when all
 //! answers are there. It is one of `rma`'s operations, and its messages keep their order among the requests to the
 //! peer. `calls` has what C calls, `valid` which operations there are, `arithmetic` (with `long_double`) what they
@@ -9,7 +10,9 @@
 //!
 //! Grade: pending. Threads: the one that has entered the endpoint. Tests: in each file, and `hw-tests/libfabric`.
 
+pub(crate) mod adapter;
 mod arithmetic;
+pub(crate) mod by;
 pub(crate) mod calls;
 #[cfg(target_arch = "x86_64")]
 mod long_double;
@@ -38,8 +41,9 @@ use crate::rma::local::{Local, Results};
 use crate::rma::operations::Operation;
 use crate::rma::{ATOMIC, End, LOST, REFUSED, Rma, TOKEN, watch};
 use crate::{mr, sys};
+use by::By;
 use message::{Message, Outcome, Request};
-use valid::{Calls, LONGEST};
+use valid::Calls;
 
 /// Most messages of operations that have not ended.
 const MOST: u32 = 256;
@@ -84,8 +88,9 @@ struct Atomic<'a> {
 
 impl Atomic<'_> {
     /// Checks the arguments. Returns the size of an element.
-    fn check(&self) -> Result<usize> {
-        let size = valid::known(self.calls, self.datatype, self.operation)?.size;
+    fn check(&self, by: By) -> Result<usize> {
+        let datatype = valid::known(self.calls, self.datatype, self.operation)?;
+        let (size, most) = (datatype.size, valid::most(by, datatype)?);
         let elements = self.targets.iter().try_fold(0, |sum: usize, of| sum.checked_add(of.elements));
         let length = elements.and_then(|elements| elements.checked_mul(size)).ok_or(sys::FI_EINVAL)?;
         let is = |pieces: &[Piece], is_there: bool| {
@@ -97,7 +102,7 @@ impl Atomic<'_> {
             && is(self.results, self.calls.returns_values());
         match length {
             _ if !agree => Err(sys::FI_EINVAL),
-            _ if length > LONGEST || (self.is_injected && length * operands > LONGEST_INJECTED) => {
+            _ if length > most * size || (self.is_injected && length * operands > LONGEST_INJECTED) => {
                 Err(sys::FI_EMSGSIZE)
             }
             _ => Ok(size),
@@ -218,11 +223,15 @@ impl Rma {
 impl State {
     /// Starts an atomic operation.
     fn start_atomic(&mut self, shared: &Shared, of: &Atomic<'_>) -> Result<()> {
-        let size = of.check()?;
+        let by = self.rma.domain.atomics()?;
+        let size = of.check(by)?;
         if of.is_fenced {
             self.fence(shared, of.peer)?;
         }
         let route = self.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
+        if by == By::Adapter {
+            return self.start_by_adapter(shared, of, route);
+        }
         if route == Route::LOOPBACK || of.targets.iter().all(|target| target.elements == 0) {
             let failure = self.change_ourselves(of, size);
             self.reports.end(of.calls.flags(), of.end, failure);
@@ -257,6 +266,9 @@ impl State {
 
     /// Does what a request asks for, and counts it. Returns the answer.
     fn serve(&self, request: &Request, values: &[u8]) -> Vec<u8> {
+        if self.rma.domain.atomics() != Ok(By::Processor) {
+            return message::answer(request.number, Outcome::Unknown, &[]);
+        }
         let (outcome, answer) = target::serve(&self.rma.domain.regions, request, values);
         if outcome == Outcome::Done && request.counts[1] {
             self.reports.accessed(request.calls.access(request.operation));

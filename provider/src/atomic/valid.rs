@@ -7,7 +7,11 @@
 use std::ffi::c_int;
 
 use super::arithmetic::Datatype;
+use super::by::By;
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
 use crate::entry::{Result, done};
+use crate::fid::object;
 use crate::sys;
 
 /// Most bytes of the targets of an operation.
@@ -72,16 +76,25 @@ pub(super) fn known(calls: Calls, datatype: sys::fi_datatype, operation: sys::fi
     Datatype::of(datatype).filter(|datatype| calls.has(*datatype, operation)).ok_or(sys::FI_EOPNOTSUPP)
 }
 
+/// Returns the most elements of an operation.
+pub(super) fn most(by: By, datatype: Datatype) -> Result<usize> {
+    by.most(datatype).ok_or(sys::FI_EOPNOTSUPP)
+}
+
 /// Answers whether there is an operation: writes the most elements that it may have.
 ///
 /// # Safety
-/// F2.
-unsafe fn answer(calls: Calls, (datatype, operation): (u32, u32), count: *mut usize) -> c_int {
+/// F1, F2.
+unsafe fn answer(
+    calls: Calls,
+    endpoint: *mut sys::fid_ep,
+    (datatype, operation): (u32, u32),
+    count: *mut usize,
+) -> c_int {
     done("fi_atomicvalid", || {
-        let datatype = known(calls, datatype, operation)?;
-        // SAFETY: F2.
-        let count = unsafe { count.as_mut() }.ok_or(sys::FI_EINVAL)?;
-        *count = LONGEST / datatype.size;
+        // SAFETY: F1, F2.
+        let (endpoint, count) = unsafe { (object::<Endpoint>(endpoint), count.as_mut()) };
+        *count.ok_or(sys::FI_EINVAL)? = most(endpoint.atomics()?, known(calls, datatype, operation)?)?;
         Ok(())
     })
 }
@@ -89,13 +102,13 @@ unsafe fn answer(calls: Calls, (datatype, operation): (u32, u32), count: *mut us
 macro_rules! answers {
     ($($name:ident: $calls:ident;)*) => { $(
         pub(super) unsafe extern "C" fn $name(
-            _: *mut sys::fid_ep,
+            endpoint: *mut sys::fid_ep,
             datatype: sys::fi_datatype,
             operation: sys::fi_op,
             count: *mut usize,
         ) -> c_int {
-            // SAFETY: F2.
-            unsafe { answer(Calls::$calls, (datatype, operation), count) }
+            // SAFETY: F1, F2.
+            unsafe { answer(Calls::$calls, endpoint, (datatype, operation), count) }
         }
     )* };
 }
@@ -106,29 +119,34 @@ answers! {
     compare: Compare;
 }
 
+/// Returns the calls that `fi_query_atomic` is asked about.
+fn queried(flags: u64) -> Result<Calls> {
+    match flags {
+        0 => Ok(Calls::Base),
+        sys::FI_FETCH_ATOMIC => Ok(Calls::Fetch),
+        sys::FI_COMPARE_ATOMIC => Ok(Calls::Compare),
+        _ if flags & sys::FI_TAGGED != 0 => Err(sys::FI_EOPNOTSUPP),
+        _ => Err(sys::FI_EINVAL),
+    }
+}
+
 /// `fi_query_atomic`.
 ///
 /// # Safety
-/// F2.
+/// F1, F2.
 pub(crate) unsafe extern "C" fn query(
-    _: *mut sys::fid_domain,
+    domain: *mut sys::fid_domain,
     datatype: sys::fi_datatype,
     operation: sys::fi_op,
     place: *mut sys::fi_atomic_attr,
     flags: u64,
 ) -> c_int {
     done("fi_query_atomic", || {
-        let calls = match flags {
-            0 => Calls::Base,
-            sys::FI_FETCH_ATOMIC => Calls::Fetch,
-            sys::FI_COMPARE_ATOMIC => Calls::Compare,
-            _ if flags & sys::FI_TAGGED != 0 => return Err(sys::FI_EOPNOTSUPP),
-            _ => return Err(sys::FI_EINVAL),
-        };
-        let size = known(calls, datatype, operation)?.size;
-        // SAFETY: F2.
-        let place = unsafe { place.as_mut() }.ok_or(sys::FI_EINVAL)?;
-        *place = sys::fi_atomic_attr { count: LONGEST / size, size };
+        let datatype = known(queried(flags)?, datatype, operation)?;
+        // SAFETY: F1, F2.
+        let (domain, place) = unsafe { (object::<Domain>(domain), place.as_mut()) };
+        let count = most(domain.atomics()?, datatype)?;
+        *place.ok_or(sys::FI_EINVAL)? = sys::fi_atomic_attr { count, size: datatype.size };
         Ok(())
     })
 }
@@ -151,15 +169,22 @@ mod tests {
             assert_eq!(is, expected, "operation {operation}");
         }
         assert_eq!(known(Calls::Base, sys::FI_DOUBLE, sys::FI_BOR).err(), Some(sys::FI_EOPNOTSUPP));
-        let mut of = sys::fi_atomic_attr::default();
-        let mut ask = |datatype, operation, flags| {
-            // SAFETY: F2.
-            let code = unsafe { query(std::ptr::null_mut(), datatype, operation, &raw mut of, flags) };
-            (code, of.count, of.size)
-        };
-        assert_eq!(ask(sys::FI_INT128, sys::FI_SUM, 0), (0, LONGEST / 16, 16));
-        assert_eq!(ask(sys::FI_INT8, sys::FI_MSWAP, sys::FI_COMPARE_ATOMIC), (0, LONGEST, 1));
-        assert_eq!(ask(sys::FI_INT8, sys::FI_SUM, sys::FI_TAGGED).0, -(sys::FI_EOPNOTSUPP as i32));
-        assert_eq!(ask(sys::FI_INT8, sys::FI_SUM, sys::FI_FETCH_ATOMIC | sys::FI_COMPARE_ATOMIC).0, -22);
+    }
+
+    #[test]
+    fn a_program_asks_about_one_kind_of_calls() {
+        assert_eq!(queried(sys::FI_COMPARE_ATOMIC), Ok(Calls::Compare));
+        assert_eq!(queried(sys::FI_TAGGED), Err(sys::FI_EOPNOTSUPP));
+        assert_eq!(queried(sys::FI_FETCH_ATOMIC | sys::FI_COMPARE_ATOMIC), Err(sys::FI_EINVAL));
+    }
+
+    #[test]
+    fn an_adapter_changes_one_element_of_8_bytes() {
+        let ask = |by, datatype| most(by, known(Calls::Base, datatype, sys::FI_SUM).expect("it is there"));
+        assert_eq!(ask(By::Processor, sys::FI_INT128), Ok(LONGEST / 16));
+        assert_eq!(ask(By::Processor, sys::FI_INT8), Ok(LONGEST));
+        assert_eq!(ask(By::Adapter, sys::FI_DOUBLE), Ok(1));
+        assert_eq!(ask(By::Adapter, sys::FI_INT32), Err(sys::FI_EOPNOTSUPP));
+        assert_eq!(ask(By::Nobody, sys::FI_INT64), Err(sys::FI_EOPNOTSUPP));
     }
 }

@@ -9,11 +9,12 @@ pub(crate) mod lock;
 pub(crate) mod targets;
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ibex::transport::Device;
 use parking_lot::Mutex;
 
+use crate::atomic::by::By;
 use crate::entry::{Result, done, table};
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
@@ -27,6 +28,8 @@ use targets::Targets;
 pub(crate) struct Domain {
     lock: Lock,
     device: Mutex<Option<Arc<Device>>>,
+    /// Who does its atomic operations, once that is known.
+    atomics: OnceLock<By>,
     /// The open memory regions.
     pub(crate) regions: Regions,
     /// Present if the program counts peers' accesses to its regions (`FI_RMA_EVENT`).
@@ -44,7 +47,14 @@ impl Domain {
     /// Makes a domain. `threading`: which calls the program makes at the same time.
     pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading, targets: Option<Targets>) -> Self {
         let lock = Lock::new(threading == sys::FI_THREAD_DOMAIN);
-        Domain { lock, device: Mutex::default(), regions: Regions::default(), targets, _fabric: fabric }
+        Domain {
+            lock,
+            device: Mutex::default(),
+            atomics: OnceLock::new(),
+            regions: Regions::default(),
+            targets,
+            _fabric: fabric,
+        }
     }
 
     /// Enters the domain; its endpoints and queues belong to this thread until the result is dropped (D1).
@@ -60,6 +70,15 @@ impl Domain {
             *device = Some(Arc::new(adapter::device()?));
         }
         device.clone().ok_or(sys::FI_ENODEV)
+    }
+
+    /// Returns who does the atomic operations on its memory.
+    pub(crate) fn atomics(&self) -> Result<By> {
+        if let Some(by) = self.atomics.get() {
+            return Ok(*by);
+        }
+        let by = By::of(self)?;
+        Ok(*self.atomics.get_or_init(|| by))
     }
 }
 

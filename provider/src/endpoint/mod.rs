@@ -20,6 +20,7 @@ use ibex::select::address::compact::CompactAddress;
 use ibex_ffi::verbs::CompletionChannel;
 use parking_lot::Mutex;
 
+use crate::atomic::by::By;
 use crate::domain::Domain;
 use crate::domain::lock::{Guarded, Inside};
 use crate::entry::Result;
@@ -187,6 +188,11 @@ impl Endpoint {
         if let Ok((shared, state)) = unsafe { self.entered() } {
             state.forget(shared, index);
         }
+    }
+
+    /// Returns who does atomic operations with its peers.
+    pub(crate) fn atomics(&self) -> Result<By> {
+        self.domain.atomics()
     }
 
     fn min_multi_recv(&self) -> usize {

@@ -372,13 +372,14 @@ impl State {
         if !self.late.is_empty() {
             self.put_late(shared);
         }
-        if self.rma.has_notices() {
+        if self.rma.is_due() {
             self.send_notices(shared);
+            self.take_steps(shared);
         }
         self.has_more = self.messenger.rails.lost.is_due()
             || self.buffers.are_due()
             || !self.late.is_empty()
-            || self.rma.has_notices()
+            || self.rma.is_due()
             || !self.messenger.flow.turns.is_empty()
             || self.recording.is_some();
     }

@@ -166,6 +166,17 @@ impl State {
         Some(route)
     }
 
+    /// Returns the port's endpoint of a route, also of that to this endpoint itself.
+    pub(crate) fn endpoint_of(&mut self, shared: &Shared, route: Route) -> Option<EndpointId> {
+        if route != Route::LOOPBACK {
+            return Some(route.to());
+        }
+        if self.rma.ourselves.is_none() {
+            self.rma.ourselves = Some(shared.enter_port(0)?.peer(self.peers.me, 0));
+        }
+        self.rma.ourselves
+    }
+
     /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to
     /// a new connection.
     pub(crate) fn forget(&mut self, shared: &Shared, address: u64) {

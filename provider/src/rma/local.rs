@@ -14,6 +14,7 @@ use ibex_ffi::verbs::{Access, LocalSpan, MemoryRegion, ProtectionDomain};
 
 use super::segments::Span;
 use super::{Direction, Transfer};
+use crate::atomic::adapter::Exchange;
 use crate::entry::Result;
 use crate::host::data::{Data, Piece};
 use crate::{log, mr, sys};
@@ -33,8 +34,10 @@ pub(crate) enum Local {
     Slot(LocalSpan, Option<Data>),
     /// Registrations of the pieces. Dropping one ends it.
     Registered(#[allow(dead_code, reason = "kept while the adapter uses the memory")] Vec<MemoryRegion>),
-    /// An atomic operation's.
+    /// Of an atomic operation by the target's processor.
     Results(Results),
+    /// Of one by the adapter that needs several requests: a slot, and the memory that gets the old value.
+    Exchange(LocalSpan, Option<Data>, Box<Exchange>),
 }
 
 /// What an atomic operation waits for.
@@ -49,7 +52,7 @@ pub(crate) struct Results {
 
 /// Registered slots.
 #[derive(Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     free: Vec<LocalSpan>,
     count: u32,
 }
@@ -76,7 +79,7 @@ impl Slots {
         Ok((Local::Slot(slot, into), vec![span]))
     }
 
-    fn take(&mut self, port: &mut Port<Verbs>) -> Result<LocalSpan> {
+    pub(crate) fn take(&mut self, port: &mut Port<Verbs>) -> Result<LocalSpan> {
         if self.free.is_empty() && self.count < MOST {
             match port.grow(SLOT, STEP) {
                 Ok(slots) => self.free = slots,
@@ -88,8 +91,8 @@ impl Slots {
     }
 
     /// Takes back what an operation held. The adapter does not use it any more. `is_done`: a read's data are there.
-    pub(super) fn end(&mut self, local: Local, is_done: bool) {
-        let Local::Slot(slot, into) = local else { return };
+    pub(crate) fn end(&mut self, local: Local, is_done: bool) {
+        let (Local::Slot(slot, into) | Local::Exchange(slot, into, _)) = local else { return };
         if let Some(mut data) = into.filter(|_| is_done) {
             let length = data.length();
             data.put(bytes(slot, length));
@@ -99,9 +102,9 @@ impl Slots {
 }
 
 /// Returns the first bytes of a slot that the adapter does not use.
-fn bytes<'a>(slot: LocalSpan, length: usize) -> &'a mut [u8] {
-    // SAFETY: R1, R2: a slot of the port, which only this endpoint uses, entered by one thread; its operation is not
-    // posted yet, or has ended. The reference is used at once.
+pub(crate) fn bytes<'a>(slot: LocalSpan, length: usize) -> &'a mut [u8] {
+    // SAFETY: R1, R2: a slot of the port, which only this endpoint uses, entered by one thread; no request of its
+    // operation is posted. The reference is used at once.
     let bytes = unsafe { slot.bytes_mut() };
     &mut bytes[..length]
 }

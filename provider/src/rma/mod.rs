@@ -27,6 +27,7 @@ use ibex::transport::adapter::verbs::Verbs;
 use ibex::transport::{EndpointId, Failed, Port, Refused, Token};
 use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 
+use crate::atomic::adapter::Step;
 use crate::cq::{Completion, Failure};
 use crate::domain::Domain;
 use crate::endpoint::reports::Reports;
@@ -123,11 +124,16 @@ pub(crate) struct Rma {
     pub(crate) domain: Arc<Domain>,
     /// Atomic ones as well.
     pub(crate) operations: Operations,
-    /// Messages of atomic operations that have not ended.
+    /// Messages of atomic operations that have not ended, and operations by the adapter.
     pub(crate) atomics: u32,
+    /// Those of them that need several requests, and their next requests.
+    pub(crate) exchanges: u32,
+    pub(crate) steps: Vec<(u32, Step)>,
+    /// This endpoint as a peer of its port, once the adapter has done an atomic operation on its own memory.
+    pub(crate) ourselves: Option<EndpointId>,
     /// What peers are to be told about operations that have ended.
     notices: Vec<(EndpointId, Box<Notice>)>,
-    slots: Slots,
+    pub(crate) slots: Slots,
 }
 
 /// Tags of its messages at the port; that of the messenger's differs.
@@ -139,7 +145,16 @@ pub(crate) const TOKEN: u64 = 8;
 
 impl Rma {
     pub(crate) fn new(domain: Arc<Domain>) -> Self {
-        Rma { domain, operations: Operations::default(), atomics: 0, notices: Vec::new(), slots: Slots::default() }
+        Rma {
+            domain,
+            operations: Operations::default(),
+            atomics: 0,
+            exchanges: 0,
+            steps: Vec::new(),
+            ourselves: None,
+            notices: Vec::new(),
+            slots: Slots::default(),
+        }
     }
 
     /// Starts an operation with a peer. If the port cannot take a request any more, those that it has taken end first.
@@ -183,24 +198,28 @@ impl Rma {
         Ok(())
     }
 
-    /// Whether peers are to be told about operations that have ended.
-    pub(crate) fn has_notices(&self) -> bool {
-        !self.notices.is_empty()
+    /// Whether something waits until no port is entered.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.notices.is_empty() || !self.steps.is_empty()
     }
 
     /// Handles the end of a request, which may have failed. Returns whether it is one of an operation.
     #[inline]
     fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
-        let is_own = token.0 >> 32 == TOKEN;
-        if is_own && let Some(ended) = self.operations.ended(token.0 as u32, failed.map(failure)) {
+        let (is_own, number) = (token.0 >> 32 == TOKEN, token.0 as u32);
+        if is_own && self.exchanges > 0 && failed.is_none() && self.goes_on(number) {
+            return true;
+        }
+        if is_own && let Some(ended) = self.operations.ended(number, failed.map(failure)) {
             self.end(ended, reports);
         }
         is_own
     }
 
     pub(crate) fn end(&mut self, ended: Operation, reports: &Reports) {
-        if let Local::Results(results) = &ended.local {
-            self.atomics -= results.messages;
+        if ended.flags & sys::FI_ATOMIC != 0 {
+            self.atomics -= if let Local::Results(results) = &ended.local { results.messages } else { 1 };
+            self.exchanges -= u32::from(matches!(ended.local, Local::Exchange(..)));
         }
         self.slots.end(ended.local, ended.failure.is_none());
         if let Some(watched) = &ended.watched {
@@ -212,9 +231,14 @@ impl Rma {
         reports.end(ended.flags, ended.end, ended.failure);
     }
 
+    /// Returns the endpoint of a route.
+    fn endpoint(&self, route: Route) -> Option<EndpointId> {
+        if route == Route::LOOPBACK { self.ourselves } else { Some(route.to()) }
+    }
+
     /// Whether the peer may not have done an atomic operation yet, which reads and writes behind it must follow.
-    fn is_changing(&self, to: EndpointId) -> bool {
-        let is_atomic = |of: &Operation| matches!(of.local, Local::Results(..)) && of.to == to;
+    fn is_changing(&self, to: Option<EndpointId>) -> bool {
+        let is_atomic = |of: &Operation| of.flags & sys::FI_ATOMIC != 0 && Some(of.to) == to;
         self.atomics > 0 && self.operations.all().any(is_atomic)
     }
 }
@@ -296,7 +320,7 @@ impl State {
     #[inline]
     pub(crate) fn ends_one_sided(&mut self, token: Token, failed: Option<Failed>) -> bool {
         let is_own = self.rma.ended(token, failed, &self.reports);
-        self.has_more |= self.rma.has_notices();
+        self.has_more |= self.rma.is_due();
         is_own
     }
 
@@ -307,15 +331,16 @@ impl State {
             self.fence(shared, of.peer)?;
         }
         let route = self.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
+        let to = self.rma.endpoint(route);
+        if self.rma.is_changing(to) {
+            self.progress(shared);
+            if self.rma.is_changing(to) {
+                return Err(sys::FI_EAGAIN);
+            }
+        }
         if route == Route::LOOPBACK {
             self.transfer_to_ourselves(shared, of);
             return Ok(());
-        }
-        if self.rma.is_changing(route.to()) {
-            self.progress(shared);
-            if self.rma.is_changing(route.to()) {
-                return Err(sys::FI_EAGAIN);
-            }
         }
         let begun = {
             let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
@@ -338,7 +363,7 @@ impl State {
     /// Whether an operation with this peer, or a send to it, has not ended.
     fn is_engaged(&self, route: Route) -> bool {
         let is_send = |role: Role| role != Role::Receive;
-        self.rma.operations.all().any(|operation| operation.to == route.to())
+        self.rma.operations.all().any(|operation| Some(operation.to) == self.rma.endpoint(route))
             || self.requests.active().any(|(_, of)| is_send(of.core.role) && of.core.peer == route.bits())
     }
 }

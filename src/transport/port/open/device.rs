@@ -52,6 +52,15 @@ impl Device {
         &self.domain
     }
 
+    /// Returns the device's atomics.
+    pub fn atomics(&self) -> Atomics {
+        match self.limits.atomic_cap {
+            atomic_cap::NONE => Atomics::None,
+            atomic_cap::ADAPTER => Atomics::Adapter,
+            _ => Atomics::Host,
+        }
+    }
+
     pub(super) fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
         QueuePairLimits {
             sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
@@ -105,11 +114,7 @@ impl Device {
             max_inline,
             gathers: self.gathers(),
             software: self.context.is_software(),
-            atomics: match self.limits.atomic_cap {
-                atomic_cap::NONE => Atomics::None,
-                atomic_cap::ADAPTER => Atomics::Adapter,
-                _ => Atomics::Host,
-            },
+            atomics: self.atomics(),
             link_layer: self.choice.link_layer,
         }
     }
