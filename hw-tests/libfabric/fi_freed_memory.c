@@ -6,8 +6,9 @@
 // gets what the buffer held before, or never sees what came. An emulated adapter does not pin pages, so for each way the
 // program also prints how many buffers went: as many registrations have to end (the provider prints that, FI_LOG_LEVEL).
 //
-// usage: fi_freed_memory [--many]
-//   --many  instead: messages of many buffers, whose registrations a test makes fail
+// usage: fi_freed_memory [--many | --one-sided]
+//   --many       instead: messages of many buffers, whose registrations a test makes fail
+//   --one-sided  writes and reads instead of messages: by way of the memory of the receiver's domain
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <rdma/fabric.h>
@@ -15,6 +16,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -117,10 +119,36 @@ static uint64_t word(size_t place, unsigned message) {
 }
 
 static unsigned messages, wrong;
+static unsigned char *window; // registered, for one-sided operations
+static struct fid_mr *region;
+
+// Waits for the end of an operation of one side.
+static void ended(struct side *side, struct side *other) {
+    while (!has_ended(side))
+        (void)fi_cq_read(other->queue, NULL, 0);
+}
+
+// Passes data by way of the window: both sides are peers of it.
+static void write_and_read(struct side *from, struct side *to, unsigned char *out, unsigned char *in) {
+    uint64_t address = (uintptr_t)window, key = fi_mr_key(region);
+    CHECK(fi_write(from->endpoint, out, LONG, NULL, to->address, address, key, NULL));
+    ended(from, to);
+    CHECK(fi_read(to->endpoint, in, LONG, NULL, from->address, address, key, NULL));
+    ended(to, from);
+}
+
+static void send_and_receive(struct side *from, struct side *to, unsigned char *out, unsigned char *in, unsigned tag) {
+    struct fi_context contexts[2];
+    CHECK(fi_trecv(to->endpoint, in, LONG, NULL, from->address, tag, 0, &contexts[0]));
+    CHECK(fi_tsend(from->endpoint, out, LONG, NULL, to->address, tag, &contexts[1]));
+    for (bool sent = false, received = false; !sent || !received;) {
+        sent = has_ended(from) || sent;
+        received = has_ended(to) || received;
+    }
+}
 
 // Passes a message, and checks what arrives.
 static void message(struct side *from, struct side *to, unsigned char *out, unsigned char *in, bool is_read_only) {
-    struct fi_context contexts[2];
     unsigned number = ++messages;
     if (is_read_only)
         CHECK(mprotect(out, LONG, PROT_READ | PROT_WRITE));
@@ -129,12 +157,10 @@ static void message(struct side *from, struct side *to, unsigned char *out, unsi
     if (is_read_only)
         CHECK(mprotect(out, LONG, PROT_READ));
     memset(in, 0, LONG);
-    CHECK(fi_trecv(to->endpoint, in, LONG, NULL, from->address, number, 0, &contexts[0]));
-    CHECK(fi_tsend(from->endpoint, out, LONG, NULL, to->address, number, &contexts[1]));
-    for (bool sent = false, received = false; !sent || !received;) {
-        sent = has_ended(from) || sent;
-        received = has_ended(to) || received;
-    }
+    if (window)
+        write_and_read(from, to, out, in);
+    else
+        send_and_receive(from, to, out, in, number);
     for (size_t i = 0; i < LONG / 8; i++) {
         if (((uint64_t *)in)[i] != word(i, number)) {
             printf("fi_freed_memory: message %u has %016lx at %zu instead of %016lx\n", number, ((uint64_t *)in)[i], 8 * i,
@@ -275,16 +301,22 @@ int main(int argc, char **argv) {
     struct fi_info *hints = fi_allocinfo();
     struct fi_av_attr of_vector = {.type = FI_AV_TABLE};
     hints->ep_attr->type = FI_EP_RDM;
-    hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
+    hints->caps = FI_TAGGED | FI_RMA | FI_DIRECTED_RECV;
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->mode = FI_CONTEXT;
     hints->fabric_attr->prov_name = strdup("ibex");
     CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &offer));
     CHECK(fi_fabric(offer->fabric_attr, &fabric, NULL));
     CHECK(fi_domain(fabric, offer, &domain, NULL));
     CHECK(fi_av_open(domain, &of_vector, &vector, NULL));
-    if (argc > 1 && strcmp(argv[1], "--many") == 0)
+    bool is_many = argc > 1 && strcmp(argv[1], "--many") == 0;
+    if (is_many)
         many();
-    for (enum way way = HEAP; way < WAYS && argc == 1; way++) {
+    else if (argc > 1) {
+        window = mapped(NULL, LONG, MAP_PRIVATE);
+        CHECK(fi_mr_reg(domain, window, LONG, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &region, NULL));
+    }
+    for (enum way way = HEAP; way < WAYS && !is_many; way++) {
         if (!is_possible(way)) {
             fprintf(stderr, "skip memory goes %s: this kernel has no such advice\n", ways[way]);
             continue;
@@ -292,6 +324,8 @@ int main(int argc, char **argv) {
         mallopt(M_MMAP_THRESHOLD, way == MALLOC_HEAP ? 32 << 20 : LONG / 2);
         rounds_of(way);
     }
+    if (region)
+        CHECK(fi_close(&region->fid));
     CHECK(fi_close(&vector->fid));
     CHECK(fi_close(&domain->fid));
     CHECK(fi_close(&fabric->fid));

@@ -139,20 +139,21 @@ fn rights(access: u64, atomics: By) -> Access {
 /// # Safety
 /// While the registration lives, the memory stays mapped to the same pages, and `access` does not conflict with a Rust
 /// reference (R1).
-pub(crate) unsafe fn registered(
+unsafe fn registered(
     domain: &Arc<verbs::ProtectionDomain>,
     (start, length): (usize, usize),
     access: Access,
 ) -> Result<verbs::MemoryRegion> {
-    let failed = |error: io::Error| {
-        let advice =
-            limits::advice(&error, Some(length as u64)).map_or_else(String::new, |advice| format!(". {advice}"));
-        let why = format!("registering {length} bytes at {start:#x} failed: {error}{advice}");
-        log::line(sys::FI_LOG_WARN, sys::FI_LOG_MR, &why);
-        error.raw_os_error().map_or(sys::FI_EIO, |number| number as u32)
-    };
     // SAFETY: the caller's promise.
-    unsafe { domain.register(start, length, access) }.map_err(failed)
+    unsafe { domain.register(start, length, access) }.map_err(|error| refused((start, length), &error))
+}
+
+/// Prints why memory cannot be registered. Returns the error number.
+pub(crate) fn refused((start, length): (usize, usize), error: &io::Error) -> u32 {
+    let advice = limits::advice(error, Some(length as u64)).map_or_else(String::new, |advice| format!(". {advice}"));
+    let why = format!("registering {length} bytes at {start:#x} failed: {error}{advice}");
+    log::line(sys::FI_LOG_WARN, sys::FI_LOG_MR, &why);
+    error.raw_os_error().map_or(sys::FI_EIO, |number| number as u32)
 }
 
 static OPERATIONS: sys::fi_ops = table!(fi_ops {

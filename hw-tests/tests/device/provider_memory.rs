@@ -11,7 +11,14 @@ use hw_tests::Job;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::new("no registration of the provider outlives its memory, and later messages find it", is_freed).quick(),
+        Test::new("no registration of the provider outlives its memory, and later messages find it", |site| {
+            is_freed(site, &[])
+        })
+        .quick(),
+        Test::new("no registration of a one-sided operation outlives its memory, and later ones find it", |site| {
+            is_freed(site, &["--one-sided"])
+        })
+        .quick(),
         Test::on_emulated("where memory cannot be registered, the provider makes room, or copies messages", is_refused)
             .quick()
             .device_independent(),
@@ -31,9 +38,9 @@ struct Registrations {
 }
 
 impl Registrations {
-    /// Reads `7 registrations of messages, found by 6 more; 6 ended with their pages, 0 for others`.
+    /// Reads `7 registrations of data, found by 6 more; 6 ended with their pages, 0 for others`.
     fn read(line: &str) -> Option<Registrations> {
-        let (before, after) = line.split_once(" registrations of messages, found by ")?;
+        let (before, after) = line.split_once(" registrations of data, found by ")?;
         let last = |words: &str| words.rsplit([' ', '>']).next()?.parse().ok();
         let mut numbers = after.split(' ').filter_map(|word| word.parse().ok());
         let (found, changed, evicted) = (numbers.next()?, numbers.next()?, numbers.next()?);
@@ -46,9 +53,9 @@ fn job(program: &str, arguments: &[&str], path: &str) -> Job {
     provider::job(words, path).env("FI_LOG_LEVEL", "info").env("FI_LOG_PROV", "ibex")
 }
 
-fn is_freed(site: &mut Site) -> Result<()> {
+fn is_freed(site: &mut Site, arguments: &[&str]) -> Result<()> {
     let ((_folder, path), program) = (installed()?, site.program("fi_freed_memory")?);
-    let outcome = site.fabric(1)?.run(&job(&program, &[], &path))?.checked()?;
+    let outcome = site.fabric(1)?.run(&job(&program, arguments, &path))?.checked()?;
     let (mut ways, mut lines) = (0, outcome.stderr.lines());
     while let Some(line) = lines.next() {
         let Some((way, rest)) = line.strip_prefix("memory goes ").and_then(|line| line.split_once(": ")) else {

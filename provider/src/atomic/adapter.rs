@@ -110,7 +110,7 @@ impl Rma {
         let (step, is_all) = first(of.datatype, of.operation, values);
         let slot = self.slots.take(port)?;
         if post(port, (to, number), slot, remote, step).is_err() {
-            self.slots.end(Local::Slot(slot, None), false);
+            self.slots.end(&mut self.registrations, Local::Slot(slot, None), false);
             return Err(sys::FI_ENOTCONN);
         }
         let exchange = Exchange { datatype, operation: of.operation, values, remote, expected: None };

@@ -25,7 +25,7 @@ impl Memory for State {
     fn register(&mut self, _: &Shared, request: Handle, _: usize, length: usize, access: Access) -> Option<Registered> {
         let start = self.requests.get(request).core.data.start()?;
         // SAFETY: A1: the messenger gives the registration back before the operation ends.
-        unsafe { self.registrations.register(start.expose_provenance(), length, access) }
+        unsafe { self.rma.registrations.of_message(start.expose_provenance(), length, access) }
     }
 
     fn rkey(registered: Registered) -> u32 {

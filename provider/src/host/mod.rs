@@ -91,7 +91,6 @@ pub(crate) struct State {
     queues: [(Queues<Handle, Tagged>, Lengths); 2],
     peers: Peers,
     buffers: Buffers,
-    registrations: Registrations,
     /// Messages that searches have claimed, each with what the search reported, by the context of the search.
     claimed: HashMap<usize, (MessageHandle, Completion, u64)>,
     /// Where the ends of operations are reported.
@@ -190,10 +189,9 @@ impl State {
             queues,
             peers: Peers::new(vector, me),
             buffers: Buffers::default(),
-            registrations,
             claimed: HashMap::new(),
             reports,
-            rma: Rma::new(domain),
+            rma: Rma::new(domain, registrations),
             late: VecDeque::new(),
             has_more: recording.is_some(),
             sends_plainly,
@@ -338,7 +336,7 @@ impl Host for State {
     }
 
     fn deregister(&mut self, _: &Shared, _: usize, registered: Registered) {
-        self.registrations.give_back(registered);
+        self.rma.registrations.give_back(registered);
     }
 
     /// Bytes can always be copied.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations of a program's memory with the adapter of an endpoint, so that long messages are read without a copy.
+//! Registrations of a program's memory with the adapter of an endpoint, so that long messages are read without a copy,
+//! and the data of long one-sided operations.
 //!
-//! A message registers its data, and gives the registration back once its peer has done with it. `cache` keeps it for
-//! later messages, until the memory monitor of `ffi` tells that the program has changed its pages. Without a monitor
-//! nothing is kept. Called by `host/memory.rs`. Grade: pending. Threads: the one that has entered the endpoint.
+//! An operation registers its data, and gives the registration back once its peer, or the adapter, has done with it.
+//! `cache` keeps it for later ones, until the memory monitor of `ffi` tells that the program has changed its pages.
+//! Without a monitor nothing is kept. Called by `host/memory.rs` and `rma/local.rs`. Grade: pending. Threads: the one that has entered the endpoint.
 //! Tests: in `cache/`, and `hw-tests/libfabric/fi_freed_memory.c`.
 
 mod cache;
@@ -48,7 +49,7 @@ pub(crate) struct Registrations {
 struct Counts {
     /// Registrations made.
     made: usize,
-    /// Messages that found one.
+    /// Operations that found one.
     found: usize,
     /// Registrations that ended because their memory had changed.
     changed: usize,
@@ -85,17 +86,27 @@ impl Registrations {
     /// read-only memory of a receive or beyond the limit of locked memory.
     ///
     /// # Safety
-    /// A1: the memory belongs to an operation, which ends after the registration is given back.
-    pub(crate) unsafe fn register(&mut self, start: usize, length: usize, access: Access) -> Option<Registered> {
+    /// As for [`Self::register`].
+    pub(crate) unsafe fn of_message(&mut self, start: usize, length: usize, access: Access) -> Option<Registered> {
         if length < if self.monitor.is_some() { SHORTEST } else { SHORTEST_UNKEPT } {
             return None;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.register(start, length, access) }.ok()
+    }
+
+    /// Registers memory of an operation, or finds it registered.
+    ///
+    /// # Safety
+    /// A1: the memory belongs to an operation, which ends after the registration is given back.
+    pub(crate) unsafe fn register(&mut self, start: usize, length: usize, access: Access) -> io::Result<Registered> {
         self.forget_changed();
-        let range = start / PAGE * PAGE..start.checked_add(length)?.checked_next_multiple_of(PAGE)?;
+        let end = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+        let range = start / PAGE * PAGE..end.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
         let is_written = access.contains(Access::LOCAL_WRITE);
         if let Some((place, region)) = self.cache.take(&range, is_written) {
             self.counts.found += 1;
-            return Some(Registered { place, lkey: region.lkey(), rkey: region.rkey() });
+            return Ok(Registered { place, lkey: region.lkey(), rkey: region.rkey() });
         }
         // SAFETY: A1.
         let (region, is_writable) = unsafe { self.make(&range, is_written) }?;
@@ -103,7 +114,7 @@ impl Registrations {
         let (address, bytes) = (range.start as u64, range.len() as u64);
         events::stage(Safety::ThreadSafe, || RegistrationMiss { address, bytes, port: 0 });
         let (lkey, rkey) = (region.lkey(), region.rkey());
-        Some(Registered { place: self.cache.add(range, is_writable, region), lkey, rkey })
+        Ok(Registered { place: self.cache.add(range, is_writable, region), lkey, rkey })
     }
 
     /// Registers for messages in both directions, or, if the memory cannot be written, for sends. Others end if the
@@ -111,7 +122,7 @@ impl Registrations {
     ///
     /// # Safety
     /// A1, as for [`Self::register`].
-    unsafe fn make(&mut self, range: &Range<usize>, is_written: bool) -> Option<(MemoryRegion, bool)> {
+    unsafe fn make(&mut self, range: &Range<usize>, is_written: bool) -> io::Result<(MemoryRegion, bool)> {
         let mut is_writable = true;
         loop {
             // The completion of a read tells when the data has arrived, so it may arrive in any order.
@@ -119,15 +130,15 @@ impl Registrations {
             // SAFETY: A1: the program keeps the pages of the memory until the end of the operation, which comes later;
             // then it may change them, and `forget_changed` ends the registration before a work request names it.
             match unsafe { self.domain.register(range.start, range.len(), Access::REMOTE_READ | writes) } {
-                Ok(region) => return Some((region, is_writable)),
+                Ok(region) => return Ok((region, is_writable)),
                 Err(error) if is_of_memory(&error) => {
                     if is_written || !is_writable {
-                        return None;
+                        return Err(error);
                     }
                     is_writable = false;
                 }
                 Err(_) if self.cache.evict() => self.counts.evicted += 1,
-                Err(_) => return None,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -181,7 +192,7 @@ impl Drop for Registrations {
     fn drop(&mut self) {
         let Counts { made, found, changed, evicted } = self.counts;
         let text = format!(
-            "{made} registrations of messages, found by {found} more; {changed} ended with their pages, {evicted} for others"
+            "{made} registrations of data, found by {found} more; {changed} ended with their pages, {evicted} for others"
         );
         log::line(sys::FI_LOG_INFO, sys::FI_LOG_MR, &text);
     }

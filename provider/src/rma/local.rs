@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The local memory of one-sided operations: short data are copied to or from registered slots of the port, long ones
-//! are registered for the operation.
+//! are registered by the endpoint's cache of registrations.
 //!
-//! Called by `rma`. Grade: pending; a registration is a system call. Threads: the one that has entered the endpoint.
+//! Called by `rma`. Grade: pending; a registration may be a system call. Threads: the one that has entered the endpoint.
 //! Tests: `hw-tests/libfabric`.
-
-use std::sync::Arc;
 
 use ibex::messenger::host::Data as _;
 use ibex::transport::Port;
 use ibex::transport::adapter::verbs::Verbs;
-use ibex_ffi::verbs::{Access, LocalSpan, MemoryRegion, ProtectionDomain};
+use ibex_ffi::verbs::{Access, LocalSpan};
 
 use super::segments::Span;
 use super::{Direction, Transfer};
 use crate::atomic::adapter::Exchange;
 use crate::entry::Result;
-use crate::host::data::{Data, Piece};
+use crate::host::data::Data;
+use crate::registration::{Registered, Registrations};
 use crate::{log, mr, sys};
 
 /// Size of a slot, bytes: up to this length a copy costs less than a registration.
@@ -32,8 +31,8 @@ pub(crate) enum Local {
     None,
     /// A slot, and for a read the memory that gets the data.
     Slot(LocalSpan, Option<Data>),
-    /// Registrations of the pieces. Dropping one ends it.
-    Registered(#[allow(dead_code, reason = "kept while the adapter uses the memory")] Vec<MemoryRegion>),
+    /// Registrations of the pieces.
+    Registered(Vec<Registered>),
     /// Of an atomic operation by the target's processor.
     Results(Results),
     /// Of one by the adapter that needs several requests: a slot, and the memory that gets the old value.
@@ -60,10 +59,15 @@ pub(crate) struct Slots {
 impl Slots {
     /// Makes the local memory of an operation ready for the adapter, and says where it is. `FI_EAGAIN`: all slots are
     /// in use, by operations that have not ended. `FI_ENOMEM`: no slot can be registered.
-    pub(super) fn prepare(&mut self, port: &mut Port<Verbs>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
+    pub(super) fn prepare(
+        &mut self,
+        port: &mut Port<Verbs>,
+        registrations: &mut Registrations,
+        of: &Transfer<'_>,
+    ) -> Result<(Local, Vec<Span>)> {
         let length = of.length();
         if length > SLOT as usize {
-            return register(&port.domain(), of);
+            return register(registrations, of);
         }
         let slot = self.take(port)?;
         let mut data = Data::of(of.local);
@@ -91,13 +95,22 @@ impl Slots {
     }
 
     /// Takes back what an operation held. The adapter does not use it any more. `is_done`: a read's data are there.
-    pub(crate) fn end(&mut self, local: Local, is_done: bool) {
-        let (Local::Slot(slot, into) | Local::Exchange(slot, into, _)) = local else { return };
-        if let Some(mut data) = into.filter(|_| is_done) {
-            let length = data.length();
-            data.put(bytes(slot, length));
+    pub(crate) fn end(&mut self, registrations: &mut Registrations, local: Local, is_done: bool) {
+        match local {
+            Local::Slot(slot, into) | Local::Exchange(slot, into, _) => {
+                if let Some(mut data) = into.filter(|_| is_done) {
+                    let length = data.length();
+                    data.put(bytes(slot, length));
+                }
+                self.free.push(slot);
+            }
+            Local::Registered(all) => {
+                for registered in all {
+                    registrations.give_back(registered);
+                }
+            }
+            Local::None | Local::Results(_) => {}
         }
-        self.free.push(slot);
     }
 }
 
@@ -110,20 +123,26 @@ pub(crate) fn bytes<'a>(slot: LocalSpan, length: usize) -> &'a mut [u8] {
 }
 
 /// Registers each piece of a long operation.
-fn register(domain: &Arc<ProtectionDomain>, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
+fn register(registrations: &mut Registrations, of: &Transfer<'_>) -> Result<(Local, Vec<Span>)> {
     let access = if of.direction == Direction::Read { Access::LOCAL_WRITE } else { Access::empty() };
-    let (mut regions, mut spans) = (Vec::new(), Vec::new());
+    let (mut all, mut spans) = (Vec::new(), Vec::new());
     for piece in of.local.iter().filter(|piece| piece.length() > 0) {
-        let region = registration(domain, *piece, access)?;
-        // SAFETY: R3: the operation keeps the registration until it has ended; A1: till then the memory is its own.
-        spans.push(unsafe { Span::registered(piece.address() as u64, piece.length(), region.lkey()) });
-        regions.push(region);
+        let (start, length) = (piece.address(), piece.length());
+        // SAFETY: A1: the operation gives the registration back before it ends.
+        match unsafe { registrations.register(start, length, access) } {
+            Ok(registered) => {
+                // SAFETY: R3: the registration is given back when the operation has ended; A1: till then the memory is
+                // its own.
+                spans.push(unsafe { Span::registered(start as u64, length, registered.lkey) });
+                all.push(registered);
+            }
+            Err(error) => {
+                for registered in all {
+                    registrations.give_back(registered);
+                }
+                return Err(mr::refused((start, length), &error));
+            }
+        }
     }
-    Ok((Local::Registered(regions), spans))
-}
-
-/// Registers memory for one operation.
-fn registration(domain: &Arc<ProtectionDomain>, piece: Piece, access: Access) -> Result<MemoryRegion> {
-    // SAFETY: A1: the memory stays mapped until the operation has ended, and its registration ends then.
-    unsafe { mr::registered(domain, (piece.address(), piece.length()), access) }
+    Ok((Local::Registered(all), spans))
 }

@@ -2,7 +2,7 @@
 //! One-sided operations of an endpoint (`fi_rma(3)`): reads and writes of peers' memory regions by the adapter.
 //!
 //! An [`Operation`] is one request of the port, or several: `segments` cuts it at the bounds of its pieces of memory
-//! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered meanwhile
+//! and at the adapter's limit. Its own memory travels inside the request, by a slot, or is registered
 //! (`local`). Requests of one peer are posted, or wait, in the order of the calls, so writes arrive, and reads see
 //! them, in this order. A message of the port tells the target what its adapter does not (`notice`). `ourselves` has
 //! operations of the endpoint with itself, `watch` the events for tools, `calls` what C calls. The operations of
@@ -35,6 +35,7 @@ use crate::entry::Result;
 use crate::host::data::Piece;
 use crate::host::{Shared, State};
 use crate::info::LONGEST_INJECTED;
+use crate::registration::Registrations;
 use crate::{mr, sys};
 use local::{Local, Slots};
 use notice::Notice;
@@ -134,6 +135,8 @@ pub(crate) struct Rma {
     /// What peers are to be told about operations that have ended.
     notices: Vec<(EndpointId, Box<Notice>)>,
     pub(crate) slots: Slots,
+    /// Registrations of their data, and of that of messages.
+    pub(crate) registrations: Registrations,
 }
 
 /// Tags of its messages at the port; that of the messenger's differs.
@@ -144,7 +147,7 @@ pub(crate) const ATOMIC: u8 = 3;
 pub(crate) const TOKEN: u64 = 8;
 
 impl Rma {
-    pub(crate) fn new(domain: Arc<Domain>) -> Self {
+    pub(crate) fn new(domain: Arc<Domain>, registrations: Registrations) -> Self {
         Rma {
             domain,
             operations: Operations::default(),
@@ -154,6 +157,7 @@ impl Rma {
             ourselves: None,
             notices: Vec::new(),
             slots: Slots::default(),
+            registrations,
         }
     }
 
@@ -176,7 +180,7 @@ impl Rma {
                 (Local::None, Posted::of(port.put_inline(to, piece.span(), remote.span(), token)))
             }
             _ => {
-                let (local, spans) = self.slots.prepare(port, of)?;
+                let (local, spans) = self.slots.prepare(port, &mut self.registrations, of)?;
                 (local, post(port, (to, token), of, &spans))
             }
         };
@@ -188,7 +192,7 @@ impl Rma {
             posted.add(notice.post(port, to, number));
         }
         if posted.count == 0 {
-            self.slots.end(local, false);
+            self.slots.end(&mut self.registrations, local, false);
             return Err(sys::FI_ENOTCONN);
         }
         let (flags, end, failure) = (of.direction.flags(), of.end, posted.is_refused.then_some(LOST));
@@ -221,7 +225,7 @@ impl Rma {
             self.atomics -= if let Local::Results(results) = &ended.local { results.messages } else { 1 };
             self.exchanges -= u32::from(matches!(ended.local, Local::Exchange(..)));
         }
-        self.slots.end(ended.local, ended.failure.is_none());
+        self.slots.end(&mut self.registrations, ended.local, ended.failure.is_none());
         if let Some(watched) = &ended.watched {
             watch::ended(watched, ended.failure);
         }
