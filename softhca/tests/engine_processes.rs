@@ -5,6 +5,7 @@
 mod engine_support;
 
 use engine_support::prelude::*;
+use engine_support::unmapped::Pages;
 
 const BYTES: usize = 1 << 20;
 
@@ -104,5 +105,30 @@ fn a_killed_peer_costs_the_retries_and_no_more() {
         }
         side.send(3, 0, len);
         assert_eq!(wait(&side.send_cq).status, wc_status::WR_FLUSH_ERR);
+    }
+}
+
+#[test]
+fn requests_of_unmapped_memory_fail_and_their_process_lives() {
+    // In a completion, through the inbox, by a system call.
+    for len in [8, 200, 5000, BYTES] {
+        let folder = new_folder();
+        for opcode in [wr_opcode::SEND, wr_opcode::RDMA_WRITE, wr_opcode::RDMA_READ] {
+            let (side, _other, remote_addr, rkey) = connected("sleep", &folder);
+            let pages = Pages::of(&side, len);
+            pages.unmap();
+            let (sge, flags) = ([pages.sge()], send_flags::SIGNALED);
+            side.qp.post_send(&SendWr { opcode, flags, sge: &sge, remote_addr, rkey, ..SendWr::empty() }).unwrap();
+            assert_eq!(wait(&side.send_cq).status, wc_status::LOC_PROT_ERR, "opcode {opcode}, {len} bytes");
+        }
+    }
+    for len in [8, 200, 5000] {
+        let folder = new_folder();
+        let (side, _other, ..) = connected("echo", &folder);
+        let pages = Pages::of(&side, len);
+        side.qp.post_recv(&RecvWr { wr_id: 5, sge: &[pages.sge()] }).unwrap();
+        pages.unmap();
+        side.send(1, 0, len);
+        assert_eq!(wait(&side.recv_cq).status, wc_status::LOC_PROT_ERR, "a receive of {len} bytes");
     }
 }

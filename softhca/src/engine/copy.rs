@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies bytes between pieces of memory, within this process or between it and another one.
-//! Called by: wire, cq, send. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`)
-//! for up to 2^31 bytes. Pieces are copied in order. Thread rule: any thread. Memory rule: pieces were checked against
-//! a registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the
-//! request completes; the engine keeps no reference to them. Pieces are only numbers: callers say that the rule holds.
+//! Called by: wire, cq, send. Grade: hot; within the process a copy (`guarded`), else one system call
+//! (`process_vm_readv`/`writev`) for up to 2^31 bytes. Both fail with EFAULT where memory is not mapped (any more).
+//! Pieces are copied in order. Thread rule: any thread. Memory rule: pieces were checked against a registration
+//! (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the request completes; the
+//! engine keeps no reference to them. Pieces are only numbers: callers say that the rule holds.
 
 use libc::iovec;
 
-use super::{Errno, Result, Sge};
+use super::{Errno, Result, Sge, guarded};
 use crate::limits::MOST_SGE;
 
 #[derive(Clone, Copy)]
@@ -81,24 +82,25 @@ pub(crate) fn window(list: &[iovec], mut skip: u64, mut len: u64) -> Pieces {
 /// # Safety
 /// The pieces may be read (memory rule), and `to` may be written for the sum of their bytes.
 #[inline]
-pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) {
+pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) -> Result<()> {
     for piece in from {
-        // SAFETY: the caller's pieces and room; `copy` allows overlap, which a program that sends to itself may make.
-        unsafe { std::ptr::copy(piece.iov_base.cast::<u8>(), to, piece.iov_len) };
+        // SAFETY: the caller's pieces and room.
+        unsafe { guarded::copy(to, piece.iov_base.cast::<u8>(), piece.iov_len) }?;
         // SAFETY: still within, or one past, what `to` has room for.
         to = unsafe { to.add(piece.iov_len) };
     }
+    Ok(())
 }
 
 /// Copies up to `len` bytes at `from` to the pieces `to`, all of them this process's.
 /// # Safety
 /// The pieces may be written (memory rule), and `from` may be read for `len` bytes.
 #[inline]
-pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
+pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) -> Result<()> {
     for piece in to {
         let part = piece.iov_len.min(len);
         // SAFETY: the caller says that the pieces may be written, and `from` be read for `len` bytes.
-        unsafe { std::ptr::copy(from, piece.iov_base.cast::<u8>(), part) };
+        unsafe { guarded::copy(piece.iov_base.cast::<u8>(), from, part) }?;
         // SAFETY: within, or one past, what `from` has.
         from = unsafe { from.add(part) };
         len -= part;
@@ -106,6 +108,7 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
             break;
         }
     }
+    Ok(())
 }
 
 /// Copies `from` to the pieces `to`, which have room for it.
@@ -114,11 +117,8 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 /// Pieces of this process in `to` may be written, and in `from` read (memory rule).
 pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
     match (to.pid, from.pid) {
-        (None, None) => {
-            // SAFETY: the caller says that the pieces of `to` may be written, and those of `from` read.
-            unsafe { within(to.pieces, from.pieces) };
-            Ok(())
-        }
+        // SAFETY: the caller says that the pieces of `to` may be written, and those of `from` read.
+        (None, None) => unsafe { within(to.pieces, from.pieces) },
         // SAFETY: `from` is this process's, and the caller says that it may be read.
         (Some(pid), None) => unsafe { between(pid, from.pieces, to.pieces, true) },
         // SAFETY: `to` is this process's, and the caller says that it may be written.
@@ -129,14 +129,42 @@ pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
 
 /// # Safety
 /// The pieces of `to` may be written, and those of `from` read (memory rule).
-unsafe fn within(to: &[iovec], from: &[iovec]) {
+unsafe fn within(to: &[iovec], from: &[iovec]) -> Result<()> {
     let mut done = 0;
     for piece in from {
         let room = window(to, done, piece.iov_len as u64);
         // SAFETY: the caller says that the pieces may be used so.
-        unsafe { scatter(room.as_slice(), piece.iov_base.cast::<u8>(), piece.iov_len) };
+        unsafe { scatter(room.as_slice(), piece.iov_base.cast::<u8>(), piece.iov_len) }?;
         done += piece.iov_len as u64;
     }
+    Ok(())
+}
+
+/// Whether, of two memories between which a copy failed with EFAULT, the first one is not mapped. One of them is this
+/// process's: it looks at that one.
+#[cold]
+pub(crate) fn is_gone(first: Memory, second: Memory) -> bool {
+    let is_here =
+        |memory: Memory| memory.pieces.iter().all(|piece| is_mapped(piece.iov_base as u64, piece.iov_len as u64));
+    if first.pid.is_none() { !is_here(first) } else { is_here(second) }
+}
+
+/// Whether all pages of a range of this process are mapped.
+pub(crate) fn is_mapped(addr: u64, len: u64) -> bool {
+    const PAGES: u64 = 4096;
+    let end = (addr + len).next_multiple_of(4096);
+    let mut at = addr & !4095;
+    let mut resident = [0_u8; PAGES as usize];
+    while at < end {
+        let bytes = (end - at).min(PAGES * 4096);
+        // SAFETY: mincore writes one byte per page asked for, and `resident` has room for that many.
+        let done = unsafe { libc::mincore(at as *mut libc::c_void, bytes as usize, resident.as_mut_ptr()) };
+        if done != 0 {
+            return false;
+        }
+        at += bytes;
+    }
+    true
 }
 
 /// # Safety
@@ -193,11 +221,11 @@ mod tests {
         to.fill(0);
         let b = to.as_mut_ptr();
         // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
-        unsafe { gather(b, f.as_slice()) };
+        unsafe { gather(b, f.as_slice()) }.unwrap();
         assert_eq!(from, to);
         to.fill(0);
         // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
-        unsafe { scatter(t.as_slice(), from.as_ptr(), 80) };
+        unsafe { scatter(t.as_slice(), from.as_ptr(), 80) }.unwrap();
         assert_eq!((&to[..80], &to[80..]), (&from[..80], &[0; 20][..]));
     }
 

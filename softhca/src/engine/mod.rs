@@ -20,6 +20,7 @@ mod copy;
 pub(crate) mod cq;
 pub(crate) mod fabric;
 pub mod faults;
+mod guarded;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod qp;

@@ -24,7 +24,7 @@ use crate::engine::memory::{layout, process};
 use crate::engine::qp::table;
 use crate::engine::recv::xrc;
 use crate::engine::send::retry::retry;
-use crate::engine::{CqShared, Deferred, Errno, Fabric, FabricSpec, Process, Region, Result, clock, mr, qp};
+use crate::engine::{CqShared, Deferred, Errno, Fabric, FabricSpec, Process, Region, Result, clock, guarded, mr, qp};
 
 impl Fabric {
     /// Joins the fabric in `spec.folder`; the first process makes its shared state. Call once, and keep the result.
@@ -47,6 +47,7 @@ impl Fabric {
         // fails, harmlessly.
         let _without_yama = set_ptracer(PTracer::Any);
         let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
+        guarded::watch();
         bury_all(&fabric);
         start(&fabric)?;
         Ok(fabric)

@@ -14,6 +14,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use prelude::*;
 
+pub mod unmapped;
+
 pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::{Duration, Instant};

@@ -146,26 +146,22 @@ impl CqShared {
         });
         wc.wr_id = queue.wr_id(fabric, wqe);
         if wc.status == wc_status::SUCCESS && (carries || has_grh) {
-            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
-                // The registration went away between the arrival and this poll.
-                wc.status = wc_status::LOC_PROT_ERR;
-                wc.vendor_err = vendor_error(wc.status);
-                if let Some(stretch) = stretch {
-                    qp.inbox.empty(stretch);
+            let put = |pieces: copy::Pieces| {
+                if has_grh {
+                    return self.put_datagram(fabric, &pieces, index, carries, wc).is_ok();
                 }
-                fail_later(fabric, qp);
-                queue.free(fabric, wqe);
-                return;
-            };
-            if has_grh {
-                self.put_datagram(fabric, &pieces, index, carries, wc);
-            } else {
                 let from = match stretch {
                     Some(stretch) => qp.inbox.at(fabric, stretch),
                     None => self.data_at(fabric, index, wc.byte_len),
                 };
                 // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) };
+                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) }.is_ok()
+            };
+            if !queue.pieces(fabric, wqe, qp.pd.get()).is_some_and(put) {
+                // The registration, or the memory, went away between the arrival and this poll.
+                wc.status = wc_status::LOC_PROT_ERR;
+                wc.vendor_err = vendor_error(wc.status);
+                fail_later(fabric, qp);
             }
         }
         if let Some(stretch) = stretch {
@@ -174,17 +170,25 @@ impl CqShared {
         queue.free(fabric, wqe);
     }
 
-    fn put_datagram(&self, fabric: &Fabric, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
+    fn put_datagram(
+        &self,
+        fabric: &Fabric,
+        pieces: &copy::Pieces,
+        index: u32,
+        carries: bool,
+        wc: &Wc,
+    ) -> crate::engine::Result<()> {
         if wc.flags & wc_flags::GRH != 0 {
             let grh = std::ptr::from_ref(&self.extra(fabric, index).grh);
             // SAFETY: the memory of a posted receive, and a header.
-            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) };
+            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) }?;
         }
         if carries {
             let len = wc.byte_len - GRH_BYTES;
             let body = copy::window(pieces.as_slice(), u64::from(GRH_BYTES), u64::from(len));
             // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-            unsafe { copy::scatter(body.as_slice(), self.data_at(fabric, index, len), len as usize) };
+            unsafe { copy::scatter(body.as_slice(), self.data_at(fabric, index, len), len as usize) }?;
         }
+        Ok(())
     }
 }

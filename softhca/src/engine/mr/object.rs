@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::OptionalAccess;
 use crate::engine::codes::{OPTIONAL_ACCESS, access};
+use crate::engine::copy::is_mapped;
 use crate::engine::faults::verdict::on_register;
 use crate::engine::memory::layout::mr_at;
 use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, is_bound_to, take_entry};
@@ -112,23 +113,6 @@ fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
     if flags & !known != 0 || (remote_writes && flags & access::LOCAL_WRITE == 0) || addr.checked_add(len).is_none() {
         return Err(Errno(libc::EINVAL));
     }
-    is_mapped(addr, len)
-}
-
-/// EFAULT, as from pinning, if any page of the range is not mapped.
-fn is_mapped(addr: u64, len: u64) -> Result<()> {
-    const PAGES: u64 = 4096;
-    let end = (addr + len).next_multiple_of(4096);
-    let mut at = addr & !4095;
-    let mut resident = [0_u8; PAGES as usize];
-    while at < end {
-        let bytes = (end - at).min(PAGES * 4096);
-        // SAFETY: mincore writes one byte per page asked for, and `resident` has room for that many.
-        let done = unsafe { libc::mincore(at as *mut libc::c_void, bytes as usize, resident.as_mut_ptr()) };
-        if done != 0 {
-            return Err(Errno(libc::EFAULT));
-        }
-        at += bytes;
-    }
-    Ok(())
+    // As from pinning.
+    if is_mapped(addr, len) { Ok(()) } else { Err(Errno(libc::EFAULT)) }
 }

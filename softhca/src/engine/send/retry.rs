@@ -28,17 +28,17 @@ pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to:
     if is_inline {
         pieces.extend(wr.sge);
     }
-    let carries = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces));
-    let kept = Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces: wr.sge.len() as u32, carries, to: *to };
+    let is_carried = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces));
     // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
     unsafe {
-        request.write(kept);
         let tail = request.add(1);
-        if carries {
-            copy::gather(tail.cast(), pieces.as_slice());
-        } else {
+        // Memory that is not mapped fails the request when its turn comes.
+        let carries = is_carried && copy::gather(tail.cast(), pieces.as_slice()).is_ok();
+        if !carries {
             std::ptr::copy_nonoverlapping(wr.sge.as_ptr(), tail.cast::<Sge>(), wr.sge.len());
         }
+        let pieces = wr.sge.len() as u32;
+        request.write(Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces, carries, to: *to });
     }
 }
 

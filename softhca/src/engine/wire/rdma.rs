@@ -49,7 +49,7 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
             if taken.is_some() {
                 peer.put_back(fabric, peer.queue(fabric));
             }
-            return unreached(fabric, peer, errno);
+            return unreached(fabric, peer, m.memory, place.as_slice(), errno);
         }
     }
     if let Some(wqe) = taken
@@ -81,7 +81,7 @@ pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> 
         .and_then(|pid| unsafe { copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }) });
     match moved {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
-        Err(errno) => unreached(fabric, peer, errno),
+        Err(errno) => unreached(fabric, peer, m.memory, place.as_slice(), errno),
     }
 }
 
@@ -99,19 +99,19 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -
         Ok(addr) => addr,
         Err(refused) => return refused,
     };
-    match exchange(fabric, peer, m, addr) {
+    let place = Pieces::one(addr, 8);
+    match exchange(fabric, peer, m, place.as_slice()) {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
-        Err(errno) => unreached(fabric, peer, errno),
+        Err(errno) => unreached(fabric, peer, m.memory, place.as_slice(), errno),
     }
 }
 
 /// Reads, computes and writes 8 bytes of the target under the fabric's lock, then gives the requester their old value.
-fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> {
+fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, pieces: &[libc::iovec]) -> Result<()> {
     let pid = fabric.other_pid(peer.process())?;
     let mut before = 0_u64;
     let mut after: u64;
-    let place = Pieces::one(addr, 8);
-    let there = Memory { pid, pieces: place.as_slice() };
+    let there = Memory { pid, pieces };
     let here = |word: *mut u64| Pieces::one(word as u64, 8);
     {
         let _one_at_a_time = fabric.header().atomics.0.lock(fabric);

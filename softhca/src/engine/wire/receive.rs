@@ -87,21 +87,28 @@ pub(crate) fn land(
     let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
     if let Some(stretch) = stretch {
         // SAFETY: a stretch of this length, which is ours; memory of a request under way, of this process (`staging`).
-        unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) };
+        if unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) }.is_err() {
+            drop(reserved);
+            return unread(fabric, peer, queue);
+        }
         peer.inbox.fill(stretch);
         reserved.staged(fabric, stretch);
     } else if is_small {
         let place = reserved.payload(fabric, m.len);
-        if m.memory.pid.is_none() {
+        let copied = if m.memory.pid.is_none() {
             // SAFETY: room of this length in an entry that is ours; the memory of a request under way.
-            unsafe { copy::gather(place, m.memory.pieces) };
+            unsafe { copy::gather(place, m.memory.pieces) }
         } else {
             let piece = Pieces::one(place as u64, u64::from(m.len));
             // SAFETY: room of this length in an entry that is ours; the memory is another process's.
-            if let Err(errno) = unsafe { copy::copy(piece.here(), m.memory) } {
-                drop(reserved);
-                return undelivered(fabric, peer, queue, errno);
-            }
+            unsafe { copy::copy(piece.here(), m.memory) }
+        };
+        if let Err(errno) = copied {
+            drop(reserved);
+            return match errno {
+                Errno(libc::EFAULT) => unread(fabric, peer, queue),
+                errno => undelivered(fabric, peer, queue, errno),
+            };
         }
     }
     if let Some(grh) = grh {
@@ -116,6 +123,13 @@ pub(crate) fn land(
 fn undelivered(fabric: &Fabric, peer: &Peer, queue: &RecvQueue, errno: Errno) -> Outcome {
     peer.put_back(fabric, queue);
     cannot_copy(fabric, peer, errno)
+}
+
+/// Returns the outcome of a send whose memory is not mapped any more: the request stays posted.
+#[cold]
+fn unread(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Outcome {
+    peer.put_back(fabric, queue);
+    Outcome::done(wc_status::LOC_PROT_ERR)
 }
 
 /// Finds room in the inbox for a message of this process' memory to another process, too long for a completion.
@@ -149,12 +163,15 @@ fn look(
         return Ok(());
     }
     let body = copy::window(pieces.as_slice(), u64::from(lead), u64::from(m.len));
-    let copied = fabric
-        .other_pid(peer.process())
-        // SAFETY: the memory of a request under way, and of a posted receive.
-        .and_then(|pid| unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) });
-    match copied {
+    let pid = match fabric.other_pid(peer.process()) {
+        Ok(pid) => pid,
+        Err(errno) => return Err(undelivered(fabric, peer, queue, errno)),
+    };
+    let to = Memory { pid, pieces: body.as_slice() };
+    // SAFETY: the memory of a request under way, and of a posted receive.
+    match unsafe { copy::copy(to, m.memory) } {
         Ok(()) => Ok(()),
+        Err(Errno(libc::EFAULT)) if copy::is_gone(m.memory, to) => Err(unread(fabric, peer, queue)),
         Err(Errno(libc::EFAULT)) => unusable(),
         Err(errno) => Err(undelivered(fabric, peer, queue, errno)),
     }

@@ -4,7 +4,9 @@
 
 use crate::engine::codes::{event, is_reliable, wc_status};
 use crate::engine::recv::xrc::XrcQueue;
-use crate::engine::{Count, CqShared, Deferred, Errno, Fabric, Outcome, QpShared, RecvQueue, fail_later, failed_recv};
+use crate::engine::{
+    Count, CqShared, Deferred, Errno, Fabric, Memory, Outcome, QpShared, RecvQueue, copy, fail_later, failed_recv,
+};
 
 /// A queue pair and, for XRC, the shared receive queue of the request, whose memory and completion queue then count.
 pub(crate) struct Peer<'a> {
@@ -68,10 +70,19 @@ pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
-/// Returns the outcome of an access that did not reach the target's memory: it is not mapped, or see [`cannot_copy`].
+/// Returns the outcome of a copy between the memory of a request and that of its target: one of them is not mapped, or
+/// see [`cannot_copy`].
 #[cold]
-pub(super) fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
-    if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
+pub(super) fn unreached(fabric: &Fabric, peer: &Peer, own: Memory, target: &[libc::iovec], errno: Errno) -> Outcome {
+    match fabric.other_pid(peer.process()) {
+        Ok(pid) if errno == Errno(libc::EFAULT) => {
+            if copy::is_gone(own, Memory { pid, pieces: target }) {
+                return Outcome::done(wc_status::LOC_PROT_ERR);
+            }
+            no_access(fabric, peer)
+        }
+        _ => cannot_copy(fabric, peer, errno),
+    }
 }
 
 /// Returns the outcome of a copy that the kernel refused: the other process is dead, or this one may not access it.
