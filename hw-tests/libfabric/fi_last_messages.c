@@ -3,7 +3,8 @@
 // A message whose send was reported, or that was injected, reaches its peer although the endpoint is closed and the
 // process ends at once (fi_endpoint(3) discards only what is outstanding): before there is a connection, while flow
 // control holds messages back, and right behind a long exchange. Children send, the parent receives once they have
-// closed their endpoints or while they do. A peer that is not there ends the wait. No arguments.
+// closed their endpoints or while they do. A peer that is not there ends the wait; one that makes no progress does not
+// prolong it, once its adapter has the messages. No arguments.
 #include "endpoints.h"
 
 #include <sys/socket.h>
@@ -13,6 +14,9 @@
 enum { SHORT = 64, INJECTED = 4096, FLOOD = 3000, LONG = 1 << 20 };
 
 static char in[LONG], out[LONG];
+
+// Of a child: the socket to its parent.
+static int parent;
 
 struct child {
     pid_t process;
@@ -78,6 +82,18 @@ static void answer_long(fi_addr_t to) {
     inject_one(to);
 }
 
+// Sends, once the parent has received one message and makes no progress any more.
+static void send_to_idle(fi_addr_t to) {
+    inject_one(to);
+    while (recv(parent, in, 1, MSG_DONTWAIT) != 1)
+        progress();
+    send_some(to);
+    fill(out, SHORT, 8);
+    struct iovec piece = {.iov_base = out, .iov_len = SHORT};
+    struct fi_msg_tagged message = {.msg_iov = &piece, .iov_count = 1, .addr = to, .tag = 8};
+    OK(fi_tsendmsg(ends[0].ep, &message, FI_INJECT | FI_DELIVERY_COMPLETE));
+}
+
 // Starts a process that learns the parent's address, sends by `body`, closes its endpoint and ends.
 static struct child start(void (*body)(fi_addr_t)) {
     int sockets[2];
@@ -88,11 +104,12 @@ static struct child start(void (*body)(fi_addr_t)) {
         return child;
     }
     close(sockets[0]);
+    parent = sockets[1];
     open_endpoints((struct setup){.endpoints = 1});
-    tell_name(sockets[1]);
-    fi_addr_t to = insert(sockets[1]);
+    tell_name(parent);
+    fi_addr_t to = insert(parent);
     body(to);
-    give(sockets[1], "c", 1);
+    give(parent, "c", 1);
     close_endpoints();
     _exit(check.wrong != 0);
 }
@@ -130,6 +147,8 @@ int main(void) {
     // Before this process uses libfabric.
     struct child first = start(inject_one), flood = start(inject_many);
     struct child some = start(send_some), last = start(answer_long);
+    setenv("FI_IBEX_CONNECT_TIMEOUT", "86400", 1); // a wait for the parent would not end
+    struct child idle = start(send_to_idle);
     setenv("FI_IBEX_CONNECT_TIMEOUT", "2", 1);
     struct child gone = start(inject_one);
     open_endpoints((struct setup){.endpoints = 1});
@@ -146,6 +165,14 @@ int main(void) {
     await_of(&ends[0], "the long message", out);
     receive(from, 1, SHORT);
     ended(last);
+
+    check_case("an endpoint closes while its peer makes no progress, and the messages are there later");
+    from = insert(idle.socket);
+    tell_name(idle.socket);
+    receive(from, 1, SHORT);
+    give(idle.socket, "i", 1);
+    ended(idle);
+    receive(from, 9, SHORT);
 
     check_case("an endpoint closes that has sent to a peer that is not there");
     (void)insert(gone.socket);

@@ -2,11 +2,13 @@
 //! The end of an endpoint that the program closes: the last messages arrive, then its peers hear that it has left.
 //!
 //! A send ends when its message is posted or copied, so the program may close the endpoint before the message has
-//! arrived. The endpoint then stays until its peers have acknowledged all. An adapter that has gone acknowledges
-//! nothing: so an endpoint that leaves says it, by a message of its own (tag [`DISCONNECT`], one byte: the version)
-//! behind all others, and peers that close later do not wait for it. Called by `endpoint/mod.rs`, and by `progress.rs`
-//! for completions that are not the messenger's. Grade: setup. Threads: the one that has entered the endpoint, and no
-//! port. Tests: `hw-tests/libfabric/fi_last_messages.c`.
+//! arrived. The endpoint then stays until its peers' adapters have acknowledged all. A message that is not posted yet
+//! needs the peer's program: to connect, to post receives, to take what flow control holds back. It would be lost
+//! without a report, so the endpoint waits for that as long as for a peer that does not answer. An adapter that has
+//! gone acknowledges nothing: so an endpoint that leaves says it, by a message of its own (tag [`DISCONNECT`], one
+//! byte: the version) behind all others, and peers that close later do not wait for it. Called by `endpoint/mod.rs`,
+//! and by `progress.rs` for completions that are not the messenger's. Grade: setup. Threads: the one that has entered
+//! the endpoint, and no port. Tests: `hw-tests/libfabric/fi_last_messages.c`.
 
 use std::time::{Duration, Instant};
 
@@ -52,11 +54,15 @@ impl State {
         }
     }
 
-    /// Whether a message has not arrived that a peer may still take.
+    /// Whether a message has not arrived that a peer may still take, and whose send the program counts as done. One
+    /// that ends by the peer's answer is outstanding: if it is posted, the adapter's acknowledgement is enough.
     fn owes_messages(&mut self, shared: &Shared) -> bool {
         let peers = &self.peers;
         let is_owed = |of: &Request| {
-            matches!(of.core.data, Data::Copied(_)) && of.core.peer != OURSELVES && !peers.has_left(of.core.route.to())
+            matches!(of.core.data, Data::Copied(_))
+                && of.core.role.ends_when_sent()
+                && of.core.peer != OURSELVES
+                && !peers.has_left(of.core.route.to())
         };
         self.requests.active().any(|(_, of)| is_owed(of))
             || shared.enter_port(0).is_some_and(|mut port| port.is_unacknowledged(|to| !peers.has_left(to)))
