@@ -42,7 +42,7 @@ pub fn arrives<H: Host>(
     raise_to(host, listeners, found, Event::RemovePosted);
     host.raise_of_message(listeners, Event::MatchPosted, id, &mut spec);
     has_message(host, listeners, found, (id, arrival.length), |host| match arrival.message {
-        None => Some(lookup::came_eager(process, host, of, arrival.from, arrival.length)),
+        None => Some(lookup::came_whole(process, host, of, arrival.from, (arrival.length, false))),
         Some(message) => lookup::came(process, host, of, message, found),
     });
     Ok(found)

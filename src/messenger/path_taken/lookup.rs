@@ -40,10 +40,10 @@ pub fn sent<H: Host>(process: &H::Process, host: &mut H, send: H::Handle) -> Pat
     let of = host.communicator(send);
     let (context, rank, core) = (host.number(of), host.rank(of), host.core(send));
     let of = Match { context, envelope: H::Envelope::new(rank, core.tag) };
-    let header = if core.role.ends_when_sent() { Header::Eager(of) } else { Header::Synchronous(of, 0) };
+    let header = header_length(of, !core.role.ends_when_sent());
     let (length, has_gaps, route) = (core.data.length(), !core.data.is_contiguous(), core.route);
     let route = host.home(process, route);
-    whole(process, route, (header.encode().len(), length), has_gaps)
+    whole(process, route, (header, length), has_gaps)
 }
 
 /// Returns the path of a receive that reads its message.
@@ -54,28 +54,17 @@ pub fn read<H: Host>(process: &H::Process, host: &mut H, receive: H::Handle) -> 
     Some(by(process, rails.next()?.route, (Protocol::Read, Reason::Size), count))
 }
 
-/// Returns the path of an eager message of `length` bytes that has matched. `from` may be unknown.
-pub fn came_eager<H: Host>(
+/// Returns the path of a whole message of `length` bytes that has matched, by the lengths of its header and of its data
+/// alone, because the message does not say whether its sender copied it. `is_answered`: the sender waits for its match
+/// or delivery, which lengthens the header. `from` may be unknown.
+pub fn came_whole<H: Host>(
     process: &H::Process,
     host: &mut H,
     of: (H::Communicator, H::Envelope),
     from: Route,
-    length: usize,
+    (length, is_answered): (usize, bool),
 ) -> PathTaken {
-    came_whole(process, host, of, from, (Header::Eager, length))
-}
-
-/// Returns the path of a whole message that has matched, by the lengths of its header, which `kind` makes, and of its
-/// data alone, because the message does not say whether its sender copied it. `from` may be unknown.
-fn came_whole<H: Host>(
-    process: &H::Process,
-    host: &mut H,
-    of: (H::Communicator, H::Envelope),
-    from: Route,
-    (kind, length): (impl FnOnce(Match<H::Envelope>) -> Header<H::Envelope>, usize),
-) -> PathTaken {
-    let header = kind(Match { context: host.number(of.0), envelope: of.1 });
-    let lengths = (header.encode().len(), length);
+    let lengths = (header_length(Match { context: host.number(of.0), envelope: of.1 }, is_answered), length);
     let Some(from) = sender(process, host, of, from) else {
         let (protocol, reason) = at_once(lengths, false, longest_inline(process.rail(0)));
         return PathTaken { rails: 1, ..PathTaken::without_port(protocol, reason) };
@@ -84,6 +73,12 @@ fn came_whole<H: Host>(
         return PathTaken::LOOPBACK;
     }
     whole(process, from, lengths, false)
+}
+
+/// Returns the length of the header of a whole message. `is_answered`: its sender waits for its match or delivery.
+fn header_length<E: WireEnvelope>(of: Match<E>, is_answered: bool) -> usize {
+    let header = if is_answered { Header::Synchronous(of, 0) } else { Header::Eager(of) };
+    header.encode().len()
 }
 
 /// Returns the path of a message that has matched; `None` if the receiver may read it.
@@ -96,12 +91,9 @@ pub fn came<H: Host>(
 ) -> Option<PathTaken> {
     let from = message.from;
     let memory = match &message.body {
-        Body::Short(..) | Body::Whole(_) => {
-            return Some(came_eager(process, host, of, from, message.length()));
-        }
-        Body::Synchronous(..) => {
-            let kind = |of| Header::Synchronous(of, 0);
-            return Some(came_whole(process, host, of, from, (kind, message.length())));
+        Body::Short(..) | Body::Whole(_) | Body::Delivered(_) | Body::Synchronous(..) => {
+            let is_answered = matches!(message.body, Body::Delivered(_) | Body::Synchronous(..));
+            return Some(came_whole(process, host, of, from, (message.length(), is_answered)));
         }
         Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory,
     };

@@ -41,6 +41,8 @@ pub enum Body {
     Short(u8, [u8; SHORT]),
     /// All the data.
     Whole(Box<[u8]>),
+    /// All the data. The sender was told that it has arrived.
+    Delivered(Box<[u8]>),
     /// All the data. The sender waits until the match is acknowledged.
     Synchronous(Box<[u8]>, TransferId),
     /// The message is announced. The data is in this memory.
@@ -70,7 +72,7 @@ impl Arrived {
     pub fn length(&self) -> usize {
         match &self.body {
             Body::Short(length, _) => usize::from(*length),
-            Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
+            Body::Whole(bytes) | Body::Delivered(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
             Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory.length() as usize,
         }
     }
@@ -87,7 +89,7 @@ impl Arrived {
     #[inline]
     pub fn cost(&self) -> u64 {
         let allocated = match &self.body {
-            Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
+            Body::Whole(bytes) | Body::Delivered(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
             Body::ReadyToSendKeyed(_, _, keys) => size_of_val::<[PortKey]>(keys),
             Body::Short(..) | Body::ReadyToSend(..) => 0,
         };

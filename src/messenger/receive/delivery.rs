@@ -139,7 +139,7 @@ pub(crate) fn arrived<H: Host>(
     let Arrived { from, body, .. } = message;
     match body {
         Body::Short(length, bytes) => all(host, request, envelope, &bytes[..usize::from(length)]),
-        Body::Whole(bytes) => all(host, request, envelope, &bytes),
+        Body::Whole(bytes) | Body::Delivered(bytes) => all(host, request, envelope, &bytes),
         Body::Synchronous(bytes, sender) => {
             host.control(process, from, &Header::Acknowledge { request: sender.0 });
             all(host, request, envelope, &bytes);

@@ -38,7 +38,7 @@ pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sende
         Header::Eager(of) => _ = complete(host, of).map(|of| search::whole(process, host, of, bytes, &sender)),
         Header::Delivered(of, request) => {
             if let (Some(from), Some(of)) = (sender(), complete(host, of)) {
-                search::whole(process, host, of, bytes, &sender);
+                search::delivered(process, host, of, bytes, from);
                 host.control(process, from, &Header::Acknowledge { request });
             }
         }

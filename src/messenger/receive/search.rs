@@ -129,6 +129,29 @@ fn whole_to<H: Host>(
     }
 }
 
+/// [`whole`] for a message of which its sender is told that it has arrived. One that is stored, or whose path a tool is
+/// told, is copied first: its body says that it has another header than an eager message.
+pub(super) fn delivered<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    Match { context, envelope }: Match<H::Envelope>,
+    bytes: &[u8],
+    from: Route,
+) {
+    let copy = |id| Arrived { from, id, body: Body::Delivered(bytes.into()) };
+    let communicator = host.messenger().contexts.get(context).copied();
+    let listeners = communicator.and_then(|communicator| host.listeners(communicator));
+    let is_told = listeners.is_some_and(|listeners| H::wants_paths(listeners, Role::Receive));
+    let Some(communicator) = communicator.filter(|_| !is_told) else {
+        return arrived(process, host, context, envelope, copy(0));
+    };
+    let (of, arrival) = ((communicator, envelope), Arrival { from, length: bytes.len(), message: None });
+    match posted(process, host, listeners, of, &arrival) {
+        Ok(request) => delivery::whole(host, listeners, request, envelope, bytes),
+        Err(id) => store(process, host, of, copy(id), || Some(from)),
+    }
+}
+
 /// [`store`] of a copy of a whole message, apart from the code of messages that match.
 #[inline(never)]
 fn store_copy<H: Host>(

@@ -2,6 +2,7 @@
 //! Messages with libfabric's envelopes: random histories of messages, receives and probes against the text of
 //! `fi_tagged(3)`, and a long message from its send to its end.
 
+use super::host::INLINE;
 use super::*;
 use crate::messenger::matching::{ADDR_UNSPEC, FiTag, Tagged};
 use crate::messenger::receive::probe;
@@ -172,4 +173,28 @@ fn a_long_message_brings_its_data_to_a_receive_from_its_sender_and_not_to_one_fr
     assert_eq!(receiver.queues.posted(), 1, "the receive {of_other} waits");
     sender.handle_from(Some(route), receiver.sent.pop_front().expect("an answer"));
     assert_eq!(sender.finished, [send]);
+}
+
+#[test]
+fn sender_and_receiver_of_a_whole_message_name_the_same_path_at_each_length() {
+    let (route, tag) = (by_rail(0), |data| FiTag { tag: 7, ignore: 0, data });
+    for (mode, data) in [(Mode::Standard, None), (Mode::Delivered, None), (Mode::Delivered, Some(1))] {
+        for (length, is_posted) in (0..=INLINE).flat_map(|length| [(length, true), (length, false)]) {
+            let limits = Limits { kept: 1000, window: 2 };
+            let [mut sender, mut receiver] = [(); 2].map(|()| Libfabric::of(SELF, limits, usize::MAX));
+            (sender.hears, receiver.hears) = (Some(true), Some(true));
+            let send = sender.request_to(Role::Send(mode), (route.bits(), tag(data)), vec![5; length]);
+            send::begin(&(), &mut sender, send, route);
+            let receive = receiver.request_to(Role::Receive, (ADDR_UNSPEC, tag(None)), vec![0; length]);
+            for posts in [is_posted, !is_posted] {
+                if posts {
+                    let pattern = Pattern::tagged(ADDR_UNSPEC, 7, 0);
+                    search::post_with_events(&(), &mut receiver, receive, pattern, true);
+                } else {
+                    receiver.handle_from(Some(route), sender.sent.pop_front().expect("the message"));
+                }
+            }
+            assert_eq!((sender.paths.len(), &sender.paths), (1, &receiver.paths), "{mode:?}, {length} bytes");
+        }
+    }
 }

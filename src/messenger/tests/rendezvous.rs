@@ -177,7 +177,7 @@ fn an_event_names_the_number_of_rails_by_which_an_announced_message_may_be_read(
         host.hears = Some(true);
         host.others = vec![(1, ()); others];
         host.send(7, 1, LONG);
-        assert_eq!(host.rails, [1 + others as u32]);
+        assert_eq!(host.paths.iter().map(|path| path.rails).collect::<Vec<_>>(), [1 + others as u32]);
     }
 }
 

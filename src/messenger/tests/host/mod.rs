@@ -50,8 +50,8 @@ pub(super) struct SmallHost<E: WireEnvelope = Envelope> {
     pub(super) can_register: bool,
     /// Further registrations of a send's memory, with other rails.
     pub(super) others: Vec<(usize, ())>,
-    /// Numbers of rails by which events say that messages go.
-    pub(super) rails: Vec<u32>,
+    /// The paths by which events say that messages go.
+    pub(super) paths: Vec<PathTaken>,
     /// Reads in flight: the receive, the rail, the key, and the part.
     pub(super) reads: VecDeque<(usize, usize, u32, Part)>,
     /// The rail that refuses every read.
@@ -73,6 +73,9 @@ pub(super) const EAGER_LIMIT: usize = 64;
 
 /// Context number of the communicator.
 pub(super) const CONTEXT: u32 = 5;
+
+/// Longest message inside a work request, header included.
+pub(super) const INLINE: usize = 32;
 
 /// Most bytes of a fragment.
 pub(super) const FRAGMENT: usize = 8;
@@ -160,7 +163,7 @@ impl<E: WireEnvelope> SmallHost<E> {
             registered: Vec::new(),
             can_register: true,
             others: Vec::new(),
-            rails: Vec::new(),
+            paths: Vec::new(),
             reads: VecDeque::new(),
             is_down: None,
             kernel_copies: None,
@@ -226,7 +229,8 @@ impl Process for () {
         0
     }
     fn rail(&self, _rail: usize) -> Option<&Rail> {
-        const RAIL: Rail = Rail { port: 0, mbps: 0, max_inline: 0, copy_size: 0, receive_size: 0, read_limit: READ };
+        const RAIL: Rail =
+            Rail { port: 0, mbps: 0, max_inline: INLINE, copy_size: 0, receive_size: 0, read_limit: READ };
         Some(&RAIL)
     }
     fn eager_limit(&self, _route: Route) -> usize {

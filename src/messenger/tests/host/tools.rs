@@ -54,7 +54,7 @@ impl<E: WireEnvelope> Tools for SmallHost<E> {
         self.raised.push((step, id as usize, (0, 0)));
     }
     fn raise_path(&mut self, _: bool, _request: usize, _message: (u64, usize), path: PathTaken) {
-        self.rails.push(path.rails);
+        self.paths.push(path);
     }
     fn raise_path_of_message(&mut self, _: bool, id: u64, _: &Self::Spec, _path: PathTaken) {
         self.raised.push(('p', id as usize, (0, 0)));
