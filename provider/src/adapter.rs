@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::av::AddressVector;
 use crate::entry::Result;
+use crate::flight::Place;
 use crate::{flight, log, sys};
 
 /// Size of a receive slot, bytes: the longest message that is sent whole, header included.
@@ -82,12 +83,12 @@ pub(crate) fn device() -> Result<Device> {
 }
 
 /// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. `sleeps`: threads may sleep until it
-/// has something to do. Returns it with its address.
+/// has something to do. Returns it with its address, and its place in the flight recorder.
 pub(crate) fn open(
     device: &Device,
     vector: &Arc<AddressVector>,
     sleeps: bool,
-) -> Result<(Port<Verbs>, CompactAddress)> {
+) -> Result<(Port<Verbs>, CompactAddress, Place)> {
     let instance =
         ibex::connect::host::new_instance().map_err(|error| failed(&format!("no random number: {error}")))?;
     let rank = rank();
@@ -106,14 +107,16 @@ pub(crate) fn open(
     if let Some(seconds) = number(&[CONNECT_TIMEOUT]) {
         tunables.connect_timeout = u64::from(seconds.clamp(1, 86_400));
     }
-    let port = Port::on(device, &tunables, setup).map_err(|error| failed(&error.to_string()))?;
+    let mut port = Port::on(device, &tunables, setup).map_err(|error| failed(&error.to_string()))?;
     if let Some(warning) = port.warning() {
         log::line(sys::FI_LOG_WARN, sys::FI_LOG_EP_CTRL, warning);
     }
     let entry = port.entry();
     flight::begin();
-    ibex::flight::name_port(0, &port.attributes().place(), entry.address.gid);
-    Ok((port, CompactAddress { entry, rank }))
+    let place = Place::take();
+    place.name(&port.attributes().place(), entry.address.gid);
+    port.set_place(place.number());
+    Ok((port, CompactAddress { entry, rank }, place))
 }
 
 /// What a port asks about peers.

@@ -8,6 +8,7 @@
 use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use ibex::flight::{self, Entry, Kind, NO_PORT, NOBODY, Process};
 use ibex::tunables::Tunables;
@@ -35,6 +36,38 @@ pub(crate) fn begin() {
     });
 }
 
+/// The place of an endpoint in the file, free again once this is dropped: each has its own, since all are of one port of
+/// the adapter. The file has 16; endpoints beyond them share the last.
+#[derive(Debug)]
+pub(crate) struct Place(u8);
+
+/// The places in use, one bit each.
+static TAKEN: AtomicU16 = AtomicU16::new(0);
+
+impl Place {
+    pub(crate) fn take() -> Self {
+        let free = |taken: u16| taken.trailing_ones().min(u16::BITS - 1);
+        let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| Some(taken | 1 << free(taken)));
+        Place(taken.map_or(0, free) as u8)
+    }
+
+    pub(crate) fn number(&self) -> u8 {
+        self.0
+    }
+
+    /// Names the place after the adapter's port.
+    pub(crate) fn name(&self, port: &str, gid: [u8; 16]) {
+        let name = if self.0 == 0 { port.to_owned() } else { format!("{port} ({})", self.0 + 1) };
+        flight::name_port(self.0, &name, gid);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        TAKEN.fetch_and(!(1 << self.0), Ordering::Relaxed);
+    }
+}
+
 /// Returns the number of the job: that of the batch system, or the process that has started this one, which a
 /// launcher's processes of a host have in common.
 fn job() -> u32 {
@@ -53,4 +86,19 @@ pub(crate) fn kept(text: &str) -> String {
 pub(crate) fn defect(text: &str) -> String {
     flight::record((Kind::Defect, 0), NO_PORT, NOBODY, Entry::text(text));
     kept(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_have_places_of_their_own_as_long_as_there_are_free_ones() {
+        let mut places: Vec<Place> = (0..18).map(|_| Place::take()).collect();
+        let numbers = |places: &[Place]| places.iter().map(Place::number).collect::<Vec<_>>();
+        assert_eq!(numbers(&places), (0..16).chain([15, 15]).collect::<Vec<_>>());
+        drop(places.drain(3..5));
+        places.extend([Place::take(), Place::take()]);
+        assert_eq!(numbers(&places[16..]), [3, 4]);
+    }
 }

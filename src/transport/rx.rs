@@ -4,7 +4,7 @@
 //! by `port/poll.rs`. Grade: hot: releasing a slot is one push; each batch is one post. Tests: `port/tests/`.
 
 use super::adapter::ReceiveQueue;
-use super::watch;
+use super::watch::{self, Numbers};
 use crate::counters::{Counters, add};
 use std::io;
 
@@ -14,17 +14,22 @@ pub(super) struct Rx<R> {
     released: Vec<u32>,
     posted: u32,
     batch: usize,
-    port: u8,
+    port: Numbers,
 }
 
 impl<R: ReceiveQueue> Rx<R> {
-    pub(super) fn new(queue: R, batch: usize, port: u8) -> io::Result<Self> {
+    pub(super) fn new(queue: R, batch: usize, index: u8) -> io::Result<Self> {
         let released = (0..queue.slots()).rev().collect();
+        let port = Numbers { index, place: index };
         let mut rx = Rx { queue, released, posted: 0, batch, port };
         while !rx.released.is_empty() {
             rx.post_batch()?;
         }
         Ok(rx)
+    }
+
+    pub(super) fn set_place(&mut self, place: u8) {
+        self.port.place = place;
     }
 
     #[cfg(test)]

@@ -15,6 +15,15 @@ use crate::flight::{self, Entry, Kind, NOBODY};
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
+/// By what a port is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// To tools: its index in the process.
+    pub(crate) index: u8,
+    /// To the flight recorder: its place there.
+    pub(crate) place: u8,
+}
+
 /// Level that callbacks must have: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
@@ -71,8 +80,8 @@ fn stage<P: Payload>(make: impl FnOnce() -> P) {
     }
 }
 
-/// Reports a failed connection to this rank, on the process's port with this index.
-pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
+/// Reports a failed connection to this rank, on this port.
+pub(crate) fn failed(peer: u32, port: Numbers, failure: &Failure) {
     let status = match failure.cause {
         Cause::Completion { status, .. } => status.0,
         _ => 0,
@@ -85,61 +94,61 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
         Cause::GivenUp => (4, 0),
         Cause::Protocol(_) => (5, 0),
     };
-    flight::record((Kind::ConnectionFailed, detail), port, peer, [failure.qp_num.into(), number, 0, 0]);
-    stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });
+    flight::record((Kind::ConnectionFailed, detail), port.place, peer, [failure.qp_num.into(), number, 0, 0]);
+    stage(|| ConnectionFailed { peer, port: u32::from(port.index), queue_pair: failure.qp_num, status });
 }
 
 #[cold]
 #[inline(never)]
-pub(crate) fn receives_used_up(port: u8, receives: u32) {
-    flight::record((Kind::ReceiverNotReady, 0), port, NOBODY, [receives.into(), 0, 0, 0]);
-    stage(|| ReceiverNotReady { port: u32::from(port), receives });
+pub(crate) fn receives_used_up(port: Numbers, receives: u32) {
+    flight::record((Kind::ReceiverNotReady, 0), port.place, NOBODY, [receives.into(), 0, 0, 0]);
+    stage(|| ReceiverNotReady { port: u32::from(port.index), receives });
 }
 
 /// Reports that a request to this rank was queued; `waiting` requests wait now.
 #[cold]
-pub(crate) fn queued(peer: u32, port: u8, token: Token, waiting: usize) {
+pub(crate) fn queued(peer: u32, port: Numbers, token: Token, waiting: usize) {
     if waiting == 1 {
-        flight::record((Kind::StallBegun, 0), port, peer, [token.0, 1, 0, 0]);
+        flight::record((Kind::StallBegun, 0), port.place, peer, [token.0, 1, 0, 0]);
     }
     stage(|| QueuedBegin { operation: token.0, peer, waiting: waiting as u32 });
 }
 
 /// Reports that a waiting request to this rank was posted or has failed; `waiting` requests still wait.
 #[cold]
-pub(crate) fn unqueued(peer: u32, port: u8, token: Token, waiting: usize) {
+pub(crate) fn unqueued(peer: u32, port: Numbers, token: Token, waiting: usize) {
     if waiting == 0 {
-        flight::record((Kind::StallEnded, 0), port, peer, [token.0, 0, 0, 0]);
+        flight::record((Kind::StallEnded, 0), port.place, peer, [token.0, 0, 0, 0]);
     }
     stage(|| QueuedEnd { operation: token.0, peer, waiting: waiting as u32 });
 }
 
 /// Reports that a peer has acknowledged nothing for long and is held back, while `waiting` requests wait.
 #[cold]
-pub(crate) fn held_back(peer: u32, port: u8, waiting: usize) {
-    flight::record((Kind::HeldBack, 0), port, peer, [waiting as u64, 0, 0, 0]);
+pub(crate) fn held_back(peer: u32, port: Numbers, waiting: usize) {
+    flight::record((Kind::HeldBack, 0), port.place, peer, [waiting as u64, 0, 0, 0]);
 }
 
-pub(crate) fn asked_again(peer: u32, port: u8, times: u32) {
-    flight::record((Kind::HelloAgain, 0), port, peer, [times.into(), 0, 0, 0]);
+pub(crate) fn asked_again(peer: u32, port: Numbers, times: u32) {
+    flight::record((Kind::HelloAgain, 0), port.place, peer, [times.into(), 0, 0, 0]);
 }
 
 /// Reports that a connection to this rank begins, at the peer's request if `asked`.
-pub(crate) fn connection_begun(peer: u32, host: &str, port: u8, asked: bool) {
-    flight::record((Kind::ConnectionBegun, u8::from(asked)), port, peer, Entry::text(host));
-    stage(|| ConnectionBegin { peer, port: u32::from(port), asked: u32::from(asked) });
+pub(crate) fn connection_begun(peer: u32, host: &str, port: Numbers, asked: bool) {
+    flight::record((Kind::ConnectionBegun, u8::from(asked)), port.place, peer, Entry::text(host));
+    stage(|| ConnectionBegin { peer, port: u32::from(port.index), asked: u32::from(asked) });
 }
 
-pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_queue_pair): (u32, u32)) {
+pub(crate) fn connection_established(peer: u32, port: Numbers, (queue_pair, remote_queue_pair): (u32, u32)) {
     let numbers = [queue_pair.into(), remote_queue_pair.into(), 0, 0];
-    flight::record((Kind::ConnectionEstablished, 0), port, peer, numbers);
-    stage(|| ConnectionEstablished { peer, port: u32::from(port), queue_pair, remote_queue_pair });
+    flight::record((Kind::ConnectionEstablished, 0), port.place, peer, numbers);
+    stage(|| ConnectionEstablished { peer, port: u32::from(port.index), queue_pair, remote_queue_pair });
 }
 
-/// Reports an event of the adapter. `number` is the port's number on its device, `port` its index in the process.
-pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: u8) {
-    let record = |kind| flight::record((kind, 0), port, NOBODY, [event.kind.into(), 0, 0, 0]);
-    let port = u32::from(port);
+/// Reports an event of the adapter. `number` is the port's number on its device.
+pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: Numbers) {
+    let record = |kind| flight::record((kind, 0), port.place, NOBODY, [event.kind.into(), 0, 0, 0]);
+    let port = u32::from(port.index);
     if event.port == 0 {
         record(Kind::DeviceEvent);
         stage(|| DeviceAsync { event: event.kind, port });

@@ -30,8 +30,9 @@ const PROGRAMS: [(&str, &str); 17] = [
     ("lost_peers", "a lost peer fails its own operations, with a reason, and no others"),
 ];
 
-/// Programs of `one_sided.rs` and `provider_memory.rs`.
-const OF_OTHER_TESTS: [&str; 5] = ["accesses", "atomics", "one_sided", "one_sided_refused", "fi_freed_memory"];
+/// Programs of `one_sided.rs`, `provider_memory.rs` and `provider_tools.rs`.
+const OF_OTHER_TESTS: [&str; 6] =
+    ["accesses", "atomics", "one_sided", "one_sided_refused", "fi_freed_memory", "fi_one_way"];
 
 pub(crate) fn tests() -> Vec<Test> {
     let all = Test::new("every program of libfabric's calls is run by a test", |_| {

@@ -8,7 +8,7 @@ use crate::provider::{installed, job};
 use crate::recorder::{a_place, sound, trace};
 use crate::site::{Site, command};
 use crate::test::Test;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hw_tests::Folder;
 use ibex_messages::Job as Messages;
 use ibex_trace::{Folder as Trace, Reader};
@@ -23,6 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         on("ibex explain tells of MPICH's messages", explains_mpich).quick().device_independent(),
         on("ibex top shows processes and peers of libfabric", shows_on_top).quick(),
         on("the flight recorder of a libfabric program that lost a peer stays", keeps_flight),
+        on("ibex top shows each endpoint of a process by itself", shows_endpoints).quick(),
     ]
 }
 
@@ -152,3 +153,20 @@ fn keeps_flight(site: &mut Site) -> Result<()> {
     ensure!(told.contains(": lost_peers on ") && names_failure, "ibex flight does not tell: {told}");
     Ok(())
 }
+/// A process with two endpoints, until `ibex top` shows a message received by one.
+const ENDPOINTS: &str = "$2 & program=$!
+    until $0 --json >$1 && grep -q '\"received\": [1-9]' $1; do kill -0 $program || exit; done
+    kill $program; wait; cat $1";
+
+fn shows_endpoints(site: &mut Site) -> Result<()> {
+    let ((_folder, path), flights) = (installed()?, flights()?);
+    let folder = flights.path().display().to_string();
+    let (top, seen) = (format!("{} top --folder {folder} --once --interval 0.2", command()?), format!("{folder}/seen"));
+    let words = ["bash", "-c", ENDPOINTS, &top, &seen, &site.program("fi_one_way")?];
+    let said = site.fabric(1)?.run(&job(words, &path).env("FI_IBEX_FLIGHT_RECORDER", &folder))?.stdout;
+    let (_, ports) = said.split_once("\"ports\":").context("no port")?;
+    let (first, second) = ports.split_once(":1 (2)\"").with_context(|| format!("one endpoint alone: {said}"))?;
+    ensure!(first.contains("\"received\": 0,") && !second.contains("\"received\": 0,"), "mixed up: {said}");
+    Ok(())
+}
+

@@ -25,6 +25,7 @@ use crate::domain::Domain;
 use crate::domain::lock::{Guarded, Inside};
 use crate::entry::Result;
 use crate::fid::Class;
+use crate::flight::Place;
 use crate::host::{Shared, State};
 use crate::{adapter, info, recording, sys};
 use bind::Bound;
@@ -56,6 +57,8 @@ struct Enabled {
     /// Wakes those who sleep on the wait objects of its queues and counters.
     channel: Option<Arc<CompletionChannel>>,
     address: CompactAddress,
+    /// Free once the port is closed.
+    _place: Place,
 }
 
 /// The state of an endpoint whose domain a call has entered.
@@ -122,17 +125,17 @@ impl Endpoint {
         }
         let targets = self.domain.targets.as_ref();
         let sleeps = targets.is_some() || reports.waits().next().is_some();
-        let (port, address) = adapter::open(&*self.domain.device()?, &vector, sleeps)?;
+        let (port, address, place) = adapter::open(&*self.domain.device()?, &vector, sleeps)?;
         let channel = port.channel();
         let shared = Shared::new(port);
-        let place = (Arc::clone(&self.domain), vector);
-        let state = State::new(&shared, place, address.name(), (reports.clone(), self.flags));
+        let of = (Arc::clone(&self.domain), vector);
+        let state = State::new(&shared, of, address.name(), (reports.clone(), self.flags));
         let entered = Guarded::new((shared, state));
         if let Some(channel) = &channel {
             reports.waits().try_for_each(|wait| wait.add(channel))?;
             targets.into_iter().try_for_each(|targets| targets.add(channel))?;
         }
-        self.enabled.set(Enabled { entered, channel, address }).map_err(|_| sys::FI_EOPBADSTATE)?;
+        self.enabled.set(Enabled { entered, channel, address, _place: place }).map_err(|_| sys::FI_EOPBADSTATE)?;
         if let Some(targets) = targets {
             targets.endpoints.add(&mut self.domain.enter(), self);
         }

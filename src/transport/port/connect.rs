@@ -46,7 +46,7 @@ impl<A: Adapter> Port<A> {
             self.tx.expect_room();
         }
         if self.is_async_due() {
-            if flight::show(self.index(), &self.counters, COUNTS_INTERVAL) {
+            if flight::show(self.place, &self.counters, COUNTS_INTERVAL) {
                 self.show_peers();
             }
             self.take_async_events();
@@ -112,7 +112,7 @@ impl<A: Adapter> Port<A> {
         asked: bool,
     ) -> Result<Box<Connection<A::QueuePair>>, String> {
         let host = self.connections.name(to).map_or_else(String::new, |name| self.directory.host(name));
-        watch::connection_begun(self.connections.rank(to), &host, self.index(), asked);
+        watch::connection_begun(self.connections.rank(to), &host, self.numbers(), asked);
         let made = self.adapter.queue_pair(&self.cq, self.rx.queue()).and_then(|mut qp| {
             qp.initialise(self.choice.port, self.tunables.pkey_index as u16, self.attributes.access())?;
             Ok(qp)
@@ -203,7 +203,7 @@ impl<A: Adapter> Port<A> {
                     let step = connection.handshake.on_timer(reach, now);
                     let times = connection.handshake.times_asked();
                     if step.send.is_some() && times > 1 {
-                        watch::asked_again(self.connections.rank(to), self.index(), times);
+                        watch::asked_again(self.connections.rank(to), self.numbers(), times);
                     }
                     self.take_step(to, &step, &remote);
                 }
@@ -216,7 +216,7 @@ impl<A: Adapter> Port<A> {
 
     fn take_async_events(&mut self) {
         while let Some(event) = self.adapter.async_event() {
-            watch::asynchronous(event, self.choice.port, self.index());
+            watch::asynchronous(event, self.choice.port, self.numbers());
             let is_ours = event.port == self.choice.port;
             match event.kind {
                 async_event::LID_CHANGE | async_event::GID_CHANGE | async_event::CLIENT_REREGISTER if is_ours => {

@@ -158,7 +158,7 @@ impl<A: Adapter> Port<A> {
         raise(&self.counters.ack_timeout, retransmission.timeout().as_micros() as u64);
         if let Some(connection) = self.connections.get(to) {
             let numbers = (connection.number(), connection.handshake.remote_queue_pair());
-            watch::connection_established(self.connections.rank(to), self.index(), numbers);
+            watch::connection_established(self.connections.rank(to), self.numbers(), numbers);
         }
         self.enlist(to);
         self.tx.expect_room();

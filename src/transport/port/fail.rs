@@ -69,10 +69,10 @@ impl<A: Adapter> Port<A> {
         };
         let failure = Failure { peer, host, port, remote_port, qp_num, cause, retransmission };
         if !self.is_closing && !is_expected {
-            watch::failed(peer.rank, self.index(), &failure);
+            watch::failed(peer.rank, self.numbers(), &failure);
         }
         add(&self.counters.failed, u64::from(!is_expected));
-        flight::show(self.index(), &self.counters, 0);
+        flight::show(self.place, &self.counters, 0);
         self.show_peer(to);
         if !is_expected && !self.is_closing {
             self.unprinted.push(failure.to_string());
@@ -129,7 +129,7 @@ impl<A: Adapter> Port<A> {
         };
         Some(PeerFlight {
             peer,
-            port: self.index(),
+            port: self.place,
             state,
             queue_pairs: (connection.number(), connection.handshake.remote_queue_pair()),
             posted: queue.posted().into(),

@@ -42,6 +42,7 @@ use super::connections::probe::{Parted, Probes};
 use super::kept::Kept;
 use super::rx::Rx;
 use super::tx::Tx;
+use super::watch::Numbers;
 use super::work_request::{EndpointId, Immediate};
 use crate::connect::carriers::Carriers as _;
 use crate::counters::{Counters, add};
@@ -219,6 +220,8 @@ pub struct Port<A: Adapter = Verbs> {
     until_async: u32,
     /// Time at which the port queries the device at the latest.
     async_due: Duration,
+    /// Its place in the flight recorder.
+    place: u8,
     /// Index of the next endpoint to copy to the flight recorder.
     next_shown: u32,
     probes: Probes,
@@ -274,6 +277,17 @@ impl<A: Adapter> Port<A> {
 
     fn index(&self) -> u8 {
         self.handshakes.identity().port
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers { index: self.index(), place: self.place }
+    }
+
+    /// Gives it another place in the flight recorder than its index, because other ports of the process have the same
+    /// index.
+    pub fn set_place(&mut self, place: u8) {
+        self.place = place;
+        self.rx.set_place(place);
     }
 
     /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Grade:

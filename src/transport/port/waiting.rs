@@ -114,7 +114,7 @@ impl<A: Adapter> Port<A> {
             && connection.queue.end_turn()
         {
             let waiting = connection.queue.waiting();
-            watch::unqueued(self.connections.rank(to), self.index(), token, waiting);
+            watch::unqueued(self.connections.rank(to), self.numbers(), token, waiting);
             self.tx.expect_room();
         }
     }
@@ -206,7 +206,7 @@ impl<A: Adapter> Port<A> {
         self.countdown = self.countdown.min(self.look_interval);
         let waiting = connection.queue.waiting();
         if begins {
-            watch::queued(self.connections.rank(to), self.index(), token, waiting);
+            watch::queued(self.connections.rank(to), self.numbers(), token, waiting);
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ impl<A: Adapter> Port<A> {
                     && self.tx.look(&mut connection.queue, now, &self.counters)
                 {
                     let waiting = connection.queue.waiting();
-                    watch::held_back(self.connections.rank(to), self.index(), waiting);
+                    watch::held_back(self.connections.rank(to), self.numbers(), waiting);
                 }
                 self.enlist(to);
             }
@@ -248,7 +248,7 @@ impl<A: Adapter> Port<A> {
                 First::None => return false,
                 First::Wait => return true,
                 First::Posted(token, waiting) => {
-                    watch::unqueued(self.connections.rank(to), self.index(), token, waiting);
+                    watch::unqueued(self.connections.rank(to), self.numbers(), token, waiting);
                 }
                 First::Turn(token) => {
                     self.undelivered.push(Completion::Request { token, to, outcome: Ok(()) });
@@ -277,7 +277,7 @@ impl<A: Adapter> Port<A> {
         let mut waiting = given_back.len();
         for request in given_back {
             waiting -= 1;
-            watch::unqueued(rank, self.index(), request.token, waiting);
+            watch::unqueued(rank, self.numbers(), request.token, waiting);
             let Some(request) = self.kept.keep(to, request) else { continue };
             if request.token.0 != 0 {
                 let outcome = Err(Failed { status: Status::FLUSHED, posted: false });

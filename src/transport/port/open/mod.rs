@@ -253,6 +253,7 @@ impl<A: Adapter> Port<A> {
             until_async: ASYNC_INTERVAL,
             async_due: Duration::ZERO,
             next_shown: 0,
+            place: parts.setup.index,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             parted: Vec::new(),
             admission: Admission::default(),
