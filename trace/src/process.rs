@@ -11,7 +11,7 @@ impl Head {
             ibex: ibex.to_owned(),
             job: job(),
             rank: launched_rank(),
-            ranks: number(variable, &["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"]),
+            ranks: launched_ranks(&variable),
             host: host(),
             clock: clock(),
             pid: std::process::id(),
@@ -25,16 +25,28 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the rank that the launcher gave this process.
+/// Returns the rank that the launcher gave this process; `None` for one that MPICH or Intel MPI has spawned: their
+/// launcher, Hydra, gives such processes ranks from 0 again, and no number of their world.
 pub fn launched_rank() -> Option<u32> {
     launched(&variable)
 }
 
 fn launched(variable: &impl Fn(&str) -> Option<String>) -> Option<u32> {
-    number(variable, &["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"])
+    let names = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    if is_spawned_by_hydra(variable) { None } else { number(variable, &names) }
 }
 
-fn number(variable: impl Fn(&str) -> Option<String>, names: &[&str]) -> Option<u32> {
+/// Returns the number of processes that have such ranks.
+fn launched_ranks(variable: &impl Fn(&str) -> Option<String>) -> Option<u32> {
+    let names = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+    if is_spawned_by_hydra(variable) { None } else { number(variable, &names) }
+}
+
+fn is_spawned_by_hydra(variable: &impl Fn(&str) -> Option<String>) -> bool {
+    variable("PMI_SPAWNED").is_some_and(|value| value != "0")
+}
+
+fn number(variable: &impl Fn(&str) -> Option<String>, names: &[&str]) -> Option<u32> {
     names.iter().find_map(|name| variable(name)?.parse().ok())
 }
 
@@ -103,5 +115,15 @@ mod tests {
         assert_eq!(launched_with(&[("PMIX_RANK", "x"), ("OMPI_COMM_WORLD_RANK", "0")]), Some(0));
         assert_eq!(launched_with(&[]), None);
         assert_eq!(launched_with(&[("PMI_RANK", "5"), ("SLURM_PROCID", "0")]), Some(5));
+    }
+
+    #[test]
+    fn the_ranks_of_a_world_that_hydra_has_spawned_are_not_those_of_the_job() {
+        let of = |spawned| {
+            let given = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_SPAWNED", spawned)];
+            let variable = |name: &str| value(&given, name);
+            (launched(&variable), launched_ranks(&variable))
+        };
+        assert_eq!((of("0"), of("1")), ((Some(1), Some(2)), (None, None)));
     }
 }

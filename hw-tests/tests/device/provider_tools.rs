@@ -21,9 +21,10 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         on("a trace of libfabric's messages has a match and an end for each", is_balanced).quick(),
         on("ibex explain tells of MPICH's messages", explains_mpich).quick().device_independent(),
+        on("a trace keeps the processes apart that MPICH spawns", keeps_spawned_apart).device_independent(),
         on("ibex top shows processes and peers of libfabric", shows_on_top).quick(),
-        on("the flight recorder of a libfabric program that lost a peer stays", keeps_flight),
         on("ibex top shows each endpoint of a process by itself", shows_endpoints).quick(),
+        on("the flight recorder of a libfabric program that lost a peer stays", keeps_flight),
     ]
 }
 
@@ -116,6 +117,39 @@ fn explains_mpich(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
+/// Two processes, spawned one after the other, each send a message to their parent.
+const SPAWNS: &str = "import sys
+from mpi4py import MPI
+parent = MPI.Comm.Get_parent()
+if parent == MPI.COMM_NULL:
+    for _ in range(2):
+        child = MPI.COMM_SELF.Spawn(sys.executable, [__file__], maxprocs=1)
+        assert child.recv(source=0, tag=1) == 'sent'
+        child.Disconnect()
+else:
+    parent.send('sent', dest=0, tag=1)
+    parent.Disconnect()";
+
+fn keeps_spawned_apart(site: &mut Site) -> Result<()> {
+    let place = a_place()?;
+    let to = trace(&place).display().to_string();
+    let inside = ["trace", "-o", &to, "--"];
+    let script = place.file("spawns.py");
+    std::fs::write(&script, SPAWNS)?;
+    let words = ["bin/python", &script.display().to_string()];
+    let Some(outcome) = started_inside(site, &inside, MPICH, 1, &words)? else { return Ok(()) };
+    outcome.checked()?;
+    let folder = sound(&trace(&place))?;
+    let read = Messages::read(&folder);
+    ensure!(read.ranks.len() == 3, "{} processes: {:?}", read.ranks.len(), read.faults);
+    let whole = read.messages.iter().filter(|of| of.send.is_some() && of.receive.is_some());
+    let mut senders: Vec<_> = whole.filter(|of| of.receiver == 0).map(|of| of.sender).collect();
+    senders.sort_unstable();
+    senders.dedup();
+    ensure!(senders == [1, 2], "whole messages to the parent come from {senders:?}: {:?}", read.faults);
+    Ok(())
+}
+
 /// Both sides of `fi_pingpong`, until `ibex top` shows their messages to each other.
 const SHOWN: &str = "fi_pingpong -c -p ibex -e rdm -I 10000000 >/dev/null & server=$!
     (until fi_pingpong -c -p ibex -e rdm -I 10000000 127.0.0.1 >/dev/null
@@ -131,6 +165,23 @@ fn shows_on_top(site: &mut Site) -> Result<()> {
     let said = site.fabric(1)?.run(&job)?.stdout;
     let shown = said.matches("\"state\": \"ready\"").count();
     ensure!(shown >= 2 && said.contains("\"program\": \"fi_pingpong\""), "ibex top shows no peers: {said}");
+    Ok(())
+}
+
+/// A process with two endpoints, until `ibex top` shows a message received by one.
+const ENDPOINTS: &str = "$2 & program=$!
+    until $0 --json >$1 && grep -q '\"received\": [1-9]' $1; do kill -0 $program || exit; done
+    kill $program; wait; cat $1";
+
+fn shows_endpoints(site: &mut Site) -> Result<()> {
+    let ((_folder, path), flights) = (installed()?, flights()?);
+    let folder = flights.path().display().to_string();
+    let (top, seen) = (format!("{} top --folder {folder} --once --interval 0.2", command()?), format!("{folder}/seen"));
+    let words = ["bash", "-c", ENDPOINTS, &top, &seen, &site.program("fi_one_way")?];
+    let said = site.fabric(1)?.run(&job(words, &path).env("FI_IBEX_FLIGHT_RECORDER", &folder))?.stdout;
+    let (_, ports) = said.split_once("\"ports\":").context("no port")?;
+    let (first, second) = ports.split_once(":1 (2)\"").with_context(|| format!("one endpoint alone: {said}"))?;
+    ensure!(first.contains("\"received\": 0,") && !second.contains("\"received\": 0,"), "mixed up: {said}");
     Ok(())
 }
 
@@ -153,20 +204,3 @@ fn keeps_flight(site: &mut Site) -> Result<()> {
     ensure!(told.contains(": lost_peers on ") && names_failure, "ibex flight does not tell: {told}");
     Ok(())
 }
-/// A process with two endpoints, until `ibex top` shows a message received by one.
-const ENDPOINTS: &str = "$2 & program=$!
-    until $0 --json >$1 && grep -q '\"received\": [1-9]' $1; do kill -0 $program || exit; done
-    kill $program; wait; cat $1";
-
-fn shows_endpoints(site: &mut Site) -> Result<()> {
-    let ((_folder, path), flights) = (installed()?, flights()?);
-    let folder = flights.path().display().to_string();
-    let (top, seen) = (format!("{} top --folder {folder} --once --interval 0.2", command()?), format!("{folder}/seen"));
-    let words = ["bash", "-c", ENDPOINTS, &top, &seen, &site.program("fi_one_way")?];
-    let said = site.fabric(1)?.run(&job(words, &path).env("FI_IBEX_FLIGHT_RECORDER", &folder))?.stdout;
-    let (_, ports) = said.split_once("\"ports\":").context("no port")?;
-    let (first, second) = ports.split_once(":1 (2)\"").with_context(|| format!("one endpoint alone: {said}"))?;
-    ensure!(first.contains("\"received\": 0,") && !second.contains("\"received\": 0,"), "mixed up: {said}");
-    Ok(())
-}
-
