@@ -350,6 +350,10 @@ impl State {
             let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
             self.rma.begin(&mut port, route.to(), of, &self.reports)
         };
+        // A program may do nothing but call again.
+        if begun == Err(sys::FI_EAGAIN) {
+            self.progress(shared);
+        }
         self.leave(shared);
         begun
     }
