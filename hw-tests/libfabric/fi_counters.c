@@ -13,6 +13,7 @@ static void open_counted(void) {
     count = 2;
     struct fi_cntr_attr attributes = {.events = FI_CNTR_EVENTS_COMP};
     OK(fi_cntr_open(domains[0], &attributes, &sends, NULL));
+    attributes.wait_obj = FI_WAIT_UNSPEC;
     OK(fi_cntr_open(domains[0], &attributes, &receives, NULL));
     for (int i = 0; i < count; i++) {
         struct endpoint *end = &ends[i];
@@ -22,12 +23,15 @@ static void open_counted(void) {
         OK(fi_endpoint(end->domain, info, &end->ep, end));
         OK(fi_ep_bind(end->ep, &end->av->fid, 0));
         OK(fi_ep_bind(end->ep, &end->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
-        OK(fi_ep_bind(end->ep, i == 0 ? &sends->fid : &receives->fid, i == 0 ? FI_SEND : FI_RECV));
         if (i == 0) {
+            OK(fi_ep_bind(end->ep, &sends->fid, FI_SEND));
             check_int("a second counter of sends", -FI_EINVAL, fi_ep_bind(end->ep, &receives->fid, FI_SEND));
             check_int("a counter of nothing", -FI_EINVAL, fi_ep_bind(end->ep, &receives->fid, 0));
         }
         OK(fi_enable(end->ep));
+        // As Sandia OpenSHMEM does.
+        if (i == 1)
+            OK(fi_ep_bind(end->ep, &receives->fid, FI_RECV));
     }
     name_each_other();
 }
@@ -69,6 +73,14 @@ int main(void) {
     OK(fi_inject(ends[0].ep, out, 8, ends[0].to[1]));
     reaches("sends", sends, 4, 0);
     reaches("receives", receives, 4, 0);
+
+    check_case("a counter that is bound to an endpoint behind fi_enable wakes a thread that sleeps");
+    receive(sizeof in, in);
+    OK(fi_tinject(ends[0].ep, out, 8, ends[0].to[1], 1));
+    OK(fi_cntr_wait(receives, 5, -1));
+    reaches("sends", sends, 5, 0);
+    OK(fi_cntr_set(sends, 4));
+    OK(fi_cntr_set(receives, 4));
 
     check_case("an operation that fails counts as an error and not as a success");
     receive(4, in);

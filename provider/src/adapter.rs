@@ -82,13 +82,9 @@ pub(crate) fn device() -> Result<Device> {
     Device::open(choice).map_err(|error| failed(&error.to_string()))
 }
 
-/// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. `sleeps`: threads may sleep until it
-/// has something to do. Returns it with its address, and its place in the flight recorder.
-pub(crate) fn open(
-    device: &Device,
-    vector: &Arc<AddressVector>,
-    sleeps: bool,
-) -> Result<(Port<Verbs>, CompactAddress, Place)> {
+/// Opens a port of a device, for an endpoint that speaks to the peers in `vector`. Returns it with its address, and its
+/// place in the flight recorder.
+pub(crate) fn open(device: &Device, vector: &Arc<AddressVector>) -> Result<(Port<Verbs>, CompactAddress, Place)> {
     let instance =
         ibex::connect::host::new_instance().map_err(|error| failed(&format!("no random number: {error}")))?;
     let rank = rank();
@@ -100,7 +96,8 @@ pub(crate) fn open(
         ports: 1,
         receive_size: RECEIVE_SIZE,
         bounce_size: RECEIVE_SIZE,
-        sleeps,
+        // An endpoint may get a counter on which threads sleep at any time.
+        sleeps: true,
         directory: Box::new(Known { inserted: Arc::clone(vector), others: Mutex::default() }),
     };
     let mut tunables = Tunables { probe_interval: PROBE_INTERVAL, ..Tunables::default() };

@@ -55,6 +55,11 @@ impl Bound {
         Ok(())
     }
 
+    /// Returns where to report.
+    pub(super) fn reports(&self) -> Reports {
+        self.reports.clone()
+    }
+
     pub(super) fn counter(&mut self, endpoint: &Arc<Endpoint>, counter: &Arc<Counter>, flags: u64) -> Result<()> {
         let is_counted = self.reports.counters.iter().any(|(_, counted)| counted & flags != 0);
         if flags == 0 || is_counted || flags & !(sys::FI_SEND | sys::FI_RECV | REMOTE) != 0 {
@@ -77,7 +82,7 @@ impl Bound {
             return Err(sys::FI_ENOCQ);
         }
         let vector = self.vector.clone().ok_or(sys::FI_ENOAV)?;
-        Ok((vector, self.reports.clone()))
+        Ok((vector, self.reports()))
     }
 
     /// Tells all objects that the endpoint is closed, and its port's channel with it.

@@ -69,11 +69,17 @@ unsafe extern "C" fn bind(endpoint: *mut sys::fid, other: *mut sys::fid, flags: 
     done("fi_ep_bind", || {
         // SAFETY: F1.
         let endpoint = unsafe { object::<Endpoint>(endpoint) };
+        let mut bound = endpoint.bound.lock();
+        // SAFETY: F1, here and below.
+        if let Some(counter) = unsafe { object_if::<Counter>(other) } {
+            share_domain(endpoint, &counter.domain)?;
+            bound.counter(endpoint, counter, flags)?;
+            return endpoint.report_to(&bound);
+        }
         if endpoint.enabled.get().is_some() {
             return Err(sys::FI_EOPBADSTATE);
         }
-        let mut bound = endpoint.bound.lock();
-        // SAFETY: F1, here and below.
+        // SAFETY: F1.
         if let Some(queue) = unsafe { object_if::<CompletionQueue>(other) } {
             share_domain(endpoint, &queue.domain)?;
             return bound.queue(endpoint, queue, flags);
@@ -82,11 +88,6 @@ unsafe extern "C" fn bind(endpoint: *mut sys::fid, other: *mut sys::fid, flags: 
         if let Some(vector) = unsafe { object_if::<AddressVector>(other) } {
             share_domain(endpoint, &vector.domain)?;
             return bound.vector(endpoint, vector);
-        }
-        // SAFETY: F1.
-        if let Some(counter) = unsafe { object_if::<Counter>(other) } {
-            share_domain(endpoint, &counter.domain)?;
-            return bound.counter(endpoint, counter, flags);
         }
         // SAFETY: F1.
         let queue = unsafe { object_if::<EventQueue>(other) }.ok_or(sys::FI_EINVAL)?;

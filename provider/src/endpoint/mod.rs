@@ -124,8 +124,7 @@ impl Endpoint {
             return Err(sys::FI_EOPBADSTATE);
         }
         let targets = self.domain.targets.as_ref();
-        let sleeps = targets.is_some() || reports.waits().next().is_some();
-        let (port, address, place) = adapter::open(&*self.domain.device()?, &vector, sleeps)?;
+        let (port, address, place) = adapter::open(&*self.domain.device()?, &vector)?;
         let channel = port.channel();
         let shared = Shared::new(port);
         let of = (Arc::clone(&self.domain), vector);
@@ -139,6 +138,18 @@ impl Endpoint {
         if let Some(targets) = targets {
             targets.endpoints.add(&mut self.domain.enter(), self);
         }
+        Ok(())
+    }
+
+    /// Reports to the bound counters as well, from now on. One that is not enabled does so once it is.
+    fn report_to(&self, bound: &Bound) -> Result<()> {
+        let Some(enabled) = self.enabled.get() else { return Ok(()) };
+        let reports = bound.reports();
+        if let Some(channel) = &enabled.channel {
+            reports.waits().try_for_each(|wait| wait.add(channel))?;
+        }
+        let (_, mut state) = self.enter()?;
+        state.report_to(reports, self.flags);
         Ok(())
     }
 

@@ -178,28 +178,37 @@ impl State {
         for (queues, lengths) in &mut queues {
             queues.set_raises_events(lengths, recording.is_some());
         }
-        let plain = |direction, flags| reports.call(direction, flags, Kind::Message, 0).is_plain();
-        let plain_flags = flags[0] & (sys::FI_INJECT | calls::DELIVERED) == 0;
-        let sends_plainly = plain(sys::FI_SEND, flags[0]) && plain_flags && recording.is_none();
-        let receives = plain(sys::FI_RECV, flags[1]);
-        let is_counted = reports.call(sys::FI_SEND, 0, Kind::Message, 0).hears == Hears::All;
-        State {
+        let mut state = State {
             messenger,
             requests: Requests::default(),
             queues,
             peers: Peers::new(vector, me),
             buffers: Buffers::default(),
             claimed: HashMap::new(),
-            reports,
+            reports: Reports::default(),
             rma: Rma::new(domain, registrations),
             late: VecDeque::new(),
             has_more: recording.is_some(),
-            sends_plainly,
-            // Buffers for several messages are for untagged ones.
-            receives_plainly: [receives, receives && flags[1] & sys::FI_MULTI_RECV == 0],
-            injects_plainly: !is_counted && recording.is_none(),
+            sends_plainly: false,
+            receives_plainly: [false; 2],
+            injects_plainly: false,
             recording,
-        }
+        };
+        state.report_to(reports, flags);
+        state
+    }
+
+    /// Reports what ends from now on to these queues and counters. `flags`: the endpoint's default flags.
+    pub(crate) fn report_to(&mut self, reports: Reports, flags: [u64; 2]) {
+        let plain = |direction, flags| reports.call(direction, flags, Kind::Message, 0).is_plain();
+        let plain_flags = flags[0] & (sys::FI_INJECT | calls::DELIVERED) == 0;
+        self.sends_plainly = plain(sys::FI_SEND, flags[0]) && plain_flags && self.recording.is_none();
+        let receives = plain(sys::FI_RECV, flags[1]);
+        // Buffers for several messages are for untagged ones.
+        self.receives_plainly = [receives, receives && flags[1] & sys::FI_MULTI_RECV == 0];
+        let is_counted = reports.call(sys::FI_SEND, 0, Kind::Message, 0).hears == Hears::All;
+        self.injects_plainly = !is_counted && self.recording.is_none();
+        self.reports = reports;
     }
 }
 
