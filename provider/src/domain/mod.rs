@@ -24,6 +24,9 @@ use crate::{adapter, atomic, av, cntr, cq, endpoint, mr, sys};
 use lock::{Inside, Lock};
 use targets::Targets;
 
+/// Environment variable: check whether the program keeps the promise of `FI_THREAD_DOMAIN`.
+const CHECK_THREADS: &str = "FI_IBEX_CHECK_THREADS";
+
 /// A domain.
 pub(crate) struct Domain {
     lock: Lock,
@@ -46,9 +49,9 @@ impl Class for Domain {
 impl Domain {
     /// Makes a domain. `threading`: which calls the program makes at the same time.
     pub(crate) fn new(fabric: Arc<Fabric>, threading: sys::fi_threading, targets: Option<Targets>) -> Self {
-        let lock = Lock::new(threading == sys::FI_THREAD_DOMAIN);
+        let is_checked = cfg!(debug_assertions) || std::env::var_os(CHECK_THREADS).is_some_and(|value| value != "0");
         Domain {
-            lock,
+            lock: Lock::new(threading == sys::FI_THREAD_DOMAIN, is_checked),
             device: Mutex::default(),
             atomics: OnceLock::new(),
             regions: Regions::default(),
