@@ -112,6 +112,9 @@ pub(crate) const MOST_PIECES: usize = 8;
 /// Bytes of remote CQ data.
 const CQ_DATA_SIZE: usize = 8;
 
+/// `FI_SHARED_CONTEXT`, as `fi_endpoint.h` defines it: `SIZE_MAX`.
+const SHARED_CONTEXT: usize = usize::MAX;
+
 /// A large number of objects: nothing bounds them.
 const MANY: usize = 1 << 16;
 
@@ -181,6 +184,9 @@ pub(crate) fn check(asked: &Asked<'_>) -> Result<(), String> {
             return Err(format!("protocol {:#x} is another provider's", ep.protocol));
         }
         at_most("max_msg_size", ep.max_msg_size, LONGEST)?;
+        if [ep.tx_ctx_cnt, ep.rx_ctx_cnt].contains(&SHARED_CONTEXT) {
+            return Err("contexts that endpoints share (FI_SHARED_CONTEXT) are not offered".to_owned());
+        }
         at_most("tx_ctx_cnt", ep.tx_ctx_cnt, 1)?;
         at_most("rx_ctx_cnt", ep.rx_ctx_cnt, 1)?;
         at_most("auth_key_size", ep.auth_key_size, 0)?;
