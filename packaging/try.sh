@@ -8,7 +8,7 @@ ours() { find / -xdev \( -name '*ibex*' -not -name 'libexec' -o -name '*softhca*
 
 test -z "$(ours)" || fail "this root has files of ibex already: $(ours)"
 apt-get install --quiet --yes --no-install-recommends /packages/*.deb libfabric-bin openmpi-bin
-dpkg --verify ibex-tools softhca libibex-dev
+dpkg --verify ibex-tools ibex-libfabric softhca libibex-dev
 
 for component in pml btl; do
     ompi_info --parsable | grep "^mca:$component:ibex:" || fail "ompi_info does not list the $component of ibex"
@@ -24,7 +24,7 @@ bench=$(ls -d /usr/libexec/ibex/openmpi-*)/ibex_mpi_bench
 softhca run -- ibex info || fail "ibex info"
 softhca run -- ibex trace -o /tmp/run -- mpirun --oversubscribe -n 2 --mca pml ibex --mca btl self,ibex "$bench" --tests latency --sizes 8
 ibex explain /tmp/run || fail "ibex explain"
-man --version > /dev/null 2>&1 && man ibex-doctor > /dev/null
+man --version > /dev/null 2>&1 && man ibex-doctor fi_ibex > /dev/null
 
 apt-get install --quiet --yes --no-install-recommends gcc libc6-dev libopenmpi-dev pkg-config
 cp /usr/share/doc/libibex-dev/examples/writing_a_tool.c /tmp

@@ -6,8 +6,8 @@ from spack.package import *
 
 
 class Ibex(Package):
-    """InfiniBand and RoCE for a stock Open MPI, as a PML and a BTL that it loads, whose messages tools can watch: by the
-    events of MPI's tool interface and by PERUSE 2.0."""
+    """InfiniBand and RoCE for a stock Open MPI, as a PML and a BTL that it loads, and for MPICH and others as a provider
+    of libfabric. Tools can watch the messages: by the events of MPI's tool interface and by PERUSE 2.0."""
 
     license("MIT OR Apache-2.0")
 
@@ -29,6 +29,7 @@ class Ibex(Package):
 
     def setup_run_environment(self, env):
         env.set("OMPI_MCA_mca_base_component_path", f"{self.prefix.lib.openmpi}:SYSTEM_DEFAULT")
+        env.prepend_path("FI_PROVIDER_PATH", self.prefix.lib.libfabric)
 
     def install(self, spec, prefix):
         cargo = which("cargo", required=True)

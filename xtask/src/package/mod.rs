@@ -134,6 +134,23 @@ mod tests {
     }
 
     #[test]
+    fn every_recipe_installs_the_provider_and_its_manual_page() {
+        let root = Workspace::here().root().to_path_buf();
+        for (file, words) in [
+            ("debian/rules", ["libfabric/libibex-fi.so", "man7/fi_ibex.7"]),
+            ("packaging/ibex.spec", ["%{_libdir}/libfabric/libibex-fi.so", "%{_mandir}/man7/fi_ibex*"]),
+            // `install` puts both under the prefix; where the provider is, libfabric does not look by itself.
+            (
+                "packaging/spack/package.py",
+                ["\"install\", \"--prefix\"", "\"FI_PROVIDER_PATH\", self.prefix.lib.libfabric"],
+            ),
+        ] {
+            let text = fs::read_to_string(root.join(file)).unwrap();
+            assert!(words.iter().all(|words| text.contains(words)), "{file} lacks one of {words:?}");
+        }
+    }
+
+    #[test]
     fn recipes_have_the_version_of_the_workspace() {
         let root = Workspace::here().root().to_path_buf();
         let version = env!("CARGO_PKG_VERSION");

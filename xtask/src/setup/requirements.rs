@@ -173,7 +173,6 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         .elsewhere("kmod kmod kmod kmod kmod"),
     thing("debhelper", Package, "builds Debian packages").proof(Program(&["dh"])),
     thing("dpkg-dev", Package, "says what libraries a package depends on").proof(Program(&["dpkg-shlibdeps"])),
-    thing("lowdown", Package, "makes manual pages of docs/").proof(Program(&["lowdown"])),
     thing("lintian", Package, "checks packages").proof(Program(&["lintian"])),
     thing("mmdebstrap", Root, "makes the root file systems in which Open MPI 5 runs, and packages are tried")
         .proof(Program(&["mmdebstrap"]))

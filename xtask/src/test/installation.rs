@@ -24,9 +24,10 @@ pub(super) fn comes_and_goes(workspace: &Workspace) -> Result<()> {
             bail!("an installation under {} has not both {} and its {page}", prefix.display(), program.display());
         }
     }
-    let provider = prefix.join("lib/libfabric/libibex-fi.so");
-    if !provider.is_file() {
-        bail!("an installation has no {}", provider.display());
+    for file in ["lib/libfabric/libibex-fi.so", "share/man/man7/fi_ibex.7"] {
+        if !prefix.join(file).is_file() {
+            bail!("an installation under {} has no {file}", prefix.display());
+        }
     }
     install::take_away_from(&prefix)?;
     if prefix.exists() {
