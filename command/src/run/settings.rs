@@ -56,11 +56,13 @@ fn by_libfabric(mpi: &Implementation, shares_memory: bool) -> Vec<(&'static str,
             variables.extend((!shares_memory).then_some(("MPIR_CVAR_NOLOCAL", "1")));
             variables
         }
-        Implementation::Intel => vec![
-            ("FI_PROVIDER", "ibex"),
-            ("I_MPI_OFI_PROVIDER", "ibex"),
-            ("I_MPI_FABRICS", if shares_memory { "shm:ofi" } else { "ofi" }),
-        ],
+        Implementation::Intel => {
+            let mut variables = vec![("FI_PROVIDER", "ibex"), ("I_MPI_OFI_PROVIDER", "ibex")];
+            variables.push(("I_MPI_FABRICS", if shares_memory { "shm:ofi" } else { "ofi" }));
+            // Its collectives of a host have shared memory of their own.
+            variables.extend((!shares_memory).then_some(("I_MPI_COLL_INTRANODE", "pt2pt")));
+            variables
+        }
         // It has no shared memory beside this layer.
         Implementation::OpenMpi => {
             vec![("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_mtl_ofi_provider_include", "ibex")]
@@ -120,7 +122,10 @@ mod tests {
             "FI_PROVIDER=ibex MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1"
         );
         assert_eq!(told(Implementation::Intel, true), "FI_PROVIDER=ibex I_MPI_OFI_PROVIDER=ibex I_MPI_FABRICS=shm:ofi");
-        assert_eq!(told(Implementation::Intel, false), "FI_PROVIDER=ibex I_MPI_OFI_PROVIDER=ibex I_MPI_FABRICS=ofi");
+        assert_eq!(
+            told(Implementation::Intel, false),
+            "FI_PROVIDER=ibex I_MPI_OFI_PROVIDER=ibex I_MPI_FABRICS=ofi I_MPI_COLL_INTRANODE=pt2pt"
+        );
         let of_openmpi = "OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_ofi_provider_include=ibex";
         assert_eq!(
             (told(Implementation::OpenMpi, true), told(Implementation::OpenMpi, false)),
