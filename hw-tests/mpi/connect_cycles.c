@@ -71,7 +71,7 @@ static void spawn_cycles(int cycles, int children) {
     check_case("children_spawned_talked_to_and_disconnected_%d_times", cycles);
     for (int i = 0; i < cycles; i++) {
         MPI_Comm inter;
-        int *codes = check_alloc((size_t)children * sizeof *codes), wrong = 0;
+        int *codes = check_alloc((size_t)children * sizeof *codes), wrong = 0, none = 0;
         char *no_arguments[] = {NULL};
         say_processes(children);
         MPI_OK(MPI_Comm_spawn(program, no_arguments, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes));
@@ -79,7 +79,7 @@ static void spawn_cycles(int cycles, int children) {
         for (int c = 0; c < children; c++)
             check_int("error code of a spawned process", MPI_SUCCESS, codes[c]);
         exchange_across(inter, 0);
-        MPI_OK(MPI_Reduce(&wrong, &wrong, 1, MPI_INT, MPI_SUM, check.rank == 0 ? MPI_ROOT : MPI_PROC_NULL, inter));
+        MPI_OK(MPI_Reduce(&none, &wrong, 1, MPI_INT, MPI_SUM, check.rank == 0 ? MPI_ROOT : MPI_PROC_NULL, inter));
         check_int("mismatches the children saw", 0, wrong);
         MPI_OK(MPI_Comm_disconnect(&inter));
         ring_of(MPI_COMM_WORLD, i);

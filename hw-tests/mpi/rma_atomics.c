@@ -4,6 +4,10 @@
 // are checked as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket). All this is
 // done twice: in a window over the program's own memory, and in one that MPI allocates. Between ranks of one node Open
 // MPI's osc/rdma reaches the latter through shared memory. Runs with 1 or more ranks.
+//
+// usage: rma_atomics [--same-op]
+//   --same-op  the windows promise that ranks use one operation at a time on an item (the info key accumulate_ops), and
+//              ask for no shared memory (disable_shm_accumulate): then MPICH and Intel MPI use the transport's atomics
 #include "check.h"
 
 #include <inttypes.h>
@@ -14,6 +18,7 @@ static int rank, size;
 static const char *kind_name; // name of the kind of window
 static MPI_Win window;
 static unsigned char *memory;
+static bool same_op; // whether windows promise it
 
 // Clears this rank's window; no rank goes on before all have done so. Inside the lock_all epoch of main().
 static void clear_windows(void) {
@@ -21,6 +26,17 @@ static void clear_windows(void) {
     memset(memory, 0, WINDOW_BYTES);
     MPI_OK(MPI_Win_sync(window));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// The info of a window, to be freed.
+static MPI_Info promises(void) {
+    MPI_Info info;
+    MPI_OK(MPI_Info_create(&info));
+    if (same_op) {
+        MPI_OK(MPI_Info_set(info, "accumulate_ops", "same_op"));
+        MPI_OK(MPI_Info_set(info, "disable_shm_accumulate", "true"));
+    }
+    return info;
 }
 
 // On return all operations of all ranks are complete in the windows, and this rank may read its own window.
@@ -253,7 +269,9 @@ static void accumulate_in_fences(int epochs) {
     int32_t mine[COUNT], *here;
     MPI_Win fenced;
     check_case("accumulate_in_fence_epochs");
-    MPI_OK(MPI_Win_allocate(COUNT * 4, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &here, &fenced));
+    MPI_Info info = promises();
+    MPI_OK(MPI_Win_allocate(COUNT * 4, 4, info, MPI_COMM_WORLD, &here, &fenced));
+    MPI_OK(MPI_Info_free(&info));
     memset(here, 0, COUNT * 4);
     for (int i = 0; i < COUNT; i++)
         mine[i] = rank + i;
@@ -272,12 +290,14 @@ static void accumulate_in_fences(int epochs) {
 static void everything_in_one_window(bool allocated) {
     int each = scaled(500 / size, 5);
     kind_name = allocated ? "allocated" : "created";
+    MPI_Info info = promises();
     if (allocated) {
-        MPI_OK(MPI_Win_allocate(WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window));
+        MPI_OK(MPI_Win_allocate(WINDOW_BYTES, 1, info, MPI_COMM_WORLD, &memory, &window));
     } else {
         memory = check_alloc(WINDOW_BYTES);
-        MPI_OK(MPI_Win_create(memory, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+        MPI_OK(MPI_Win_create(memory, WINDOW_BYTES, 1, info, MPI_COMM_WORLD, &window));
     }
+    MPI_OK(MPI_Info_free(&info));
     MPI_OK(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
     MPI_OK(MPI_Win_lock_all(0, window));
     for (int count = 1; count <= 5000; count = count == 1 ? 10 : count * 500) {
@@ -288,7 +308,8 @@ static void everything_in_one_window(bool allocated) {
         accumulate_floats(count);
         accumulate_doubles(count);
     }
-    accumulates_in_order(scaled(200, 10));
+    if (!same_op) // it sums up what it replaces
+        accumulates_in_order(scaled(200, 10));
     accumulate_with_gaps(500);
     tickets_int32(each);
     tickets_int64(each);
@@ -308,6 +329,8 @@ static void everything_in_one_window(bool allocated) {
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
     rank = check.rank, size = check.size;
+    same_op = check_flag(argc, argv, "--same-op");
+    check_no_more(argc);
     everything_in_one_window(false);
     everything_in_one_window(true);
     accumulate_in_fences(5);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two nodes: messages across a network, a network that loses packets, one that filters datagrams, and a silent node.
-//! Setup grade; one test at a time.
+//! Two nodes: messages across a network, also by the libfabric provider, a network that loses packets, one that filters
+//! datagrams, and a silent node. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
+use crate::mpis::{MPICH, job};
+use crate::provider::installed;
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -13,6 +15,13 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, 0.1).passes(site)),
         Test::on_two_nodes("four ranks on two nodes agree on collective results", |site| {
             across("collectives", 4, 0.2).passes(site)
+        }),
+        Test::on_two_nodes("fi_pingpong passes messages between two nodes by the provider", plays_across),
+        Test::on_two_nodes("a stock mpich runs pt2pt_modes by ibex run on two nodes", |site| {
+            by_mpich(site, "pt2pt_modes", 2)
+        }),
+        Test::on_two_nodes("a stock mpich runs collectives by ibex run on two nodes", |site| {
+            by_mpich(site, "collectives", 4)
         }),
         Test::on_two_nodes("a first blocking send between two nodes has left when it returns", |site| {
             // Fifteen pairs of ranks meet in each run.
@@ -40,6 +49,34 @@ pub(crate) fn tests() -> Vec<Test> {
             lossy.until_lost(site, |site| exchange().limit(120).succeeds(site).map(drop))
         }),
     ]
+}
+
+/// The client, which tries again until the server listens.
+const CLIENT: &str = "until fi_pingpong -c -p ibex -e rdm -I 20 $0; do sleep 0.2; done";
+
+fn plays_across(site: &mut Site) -> Result<()> {
+    let (_folder, path) = installed()?;
+    let fabric = site.fabric(2)?;
+    let job = |words: &[&str]| Job::new(words.iter().copied()).env("FI_PROVIDER_PATH", &path);
+    let server = fabric.spawn(&job(&["fi_pingpong", "-c", "-p", "ibex", "-e", "rdm", "-I", "20"]))?;
+    let client = fabric.run(&job(&["sh", "-c", CLIENT, &fabric.host_name(0)]).on(1))?.checked()?;
+    let server = server.wait()?.checked()?;
+    for outcome in [server, client] {
+        ensure!(outcome.stdout.contains("\n1m "), "fi_pingpong prints no line for messages of 1 MiB: {outcome}");
+    }
+    Ok(())
+}
+
+/// The agents stand in for the shell by which MPICH's launcher starts ranks; these alternate between the nodes.
+fn by_mpich(site: &mut Site, program: &'static str, ranks: usize) -> Result<()> {
+    let fabric = site.fabric(2)?;
+    let hosts = [fabric.host_name(0), fabric.host_name(1)].join(",");
+    let count = ranks.to_string();
+    let options =
+        ["-launcher", "rsh", "-launcher-exec", "/run/fabric/rsh", "-hosts", &hosts, "-ppn", "1", "-n", &count];
+    let Some(job) = job(site, &[], MPICH, &options, &[&format!("programs/{program}")])? else { return Ok(()) };
+    let outcome = site.fabric(2)?.run(&job)?;
+    Launch::new(program, ranks).judge(site, outcome)
 }
 
 /// The network carries mpirun's connection, whose loss would end the job, but no RoCE packet to node 0, whose adapter

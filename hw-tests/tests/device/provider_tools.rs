@@ -29,7 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// Returns the numbers of events of a file, lost ones included, by their names without prefixes.
-fn counted(reader: &Reader) -> BTreeMap<&str, u64> {
+pub(crate) fn counted(reader: &Reader) -> BTreeMap<&str, u64> {
     let names = reader.head().types.iter().map(|of| of.name.trim_start_matches("ibex_"));
     names.zip(reader.counts()).map(|(name, counts)| (name, counts.events + counts.lost)).collect()
 }

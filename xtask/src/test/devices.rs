@@ -7,7 +7,7 @@
 use super::Arguments;
 use super::tally::{Lane, Tally};
 use crate::build::{self, Profile, Tests};
-use crate::mpis::{MPICH, OPEN_MPI};
+use crate::mpis::{INTEL, MPICH, OPEN_MPI};
 use crate::series;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
@@ -146,7 +146,7 @@ fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Resul
 /// Returns the folders of stock MPIs; reports those that cannot be had as skipped.
 fn stock_mpis(workspace: &Workspace, all: bool, tally: &mut Tally) -> Surroundings {
     let started = Instant::now();
-    let stocks = if all { &[MPICH, OPEN_MPI][..] } else { &[MPICH] };
+    let stocks = if all { &[MPICH, INTEL, OPEN_MPI][..] } else { &[MPICH] };
     let ready = stocks.iter().filter_map(|stock| {
         let ready = stock.for_tests(workspace);
         ready.map_err(|error| tally.skip(&format!("tests with {} of PyPI: {error:#}", stock.name))).ok()
