@@ -6,7 +6,8 @@
 //! calls the callbacks of tools.
 //!
 //! Read in this order: [`select`] (chooses ports), [`transport`] (uses them), [`connect`] (connects two processes),
-//! [`messenger`] (matches MPI's messages and moves their bytes); [`events`] (reports to tools) is beside them.
+//! [`messenger`] (matches messages and moves their bytes), [`libfabric`] (an endpoint over it); [`events`] (reports to
+//! tools) is beside them.
 #![forbid(unsafe_code)]
 
 pub mod connect;
@@ -15,6 +16,7 @@ pub mod events;
 pub mod flight;
 pub mod fork;
 pub mod interfaces;
+pub mod libfabric;
 pub mod limits;
 pub mod messenger;
 pub mod peer;

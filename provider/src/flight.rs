@@ -2,7 +2,7 @@
 //! The flight recorder of a process (docs/flight.md), from its first port to its end. The engine writes the entries and
 //! the counts; here the file begins, stays after a failure, and ends.
 //!
-//! Called by `adapter` (a port opens), `host/lost.rs` and `entry` (failures) and `lib.rs` (the end). Grade: setup.
+//! Called by `adapter` (a port opens), `host` and `entry` (failures) and `lib.rs` (the end). Grade: setup.
 //! Threads: any. Tests: `hw-tests`.
 
 use std::os::unix::process::parent_id;

@@ -4,8 +4,8 @@
 //! [`fi_prov_ini`] gives libfabric the provider; `info` answers what it offers (`fi_getinfo`). Then come libfabric's
 //! objects, a file each: `fabric`, `domain`, `av` (address vectors), `cq`, `cntr`, `eq`, `mr` and `endpoint`. `fid` is
 //! how C holds them, `entry` how C calls them, `sys` libfabric's types; `wait` is what threads sleep on, `adapter`
-//! chooses and opens ports, `log` prints by libfabric. `host` makes an endpoint a host of the engine's messenger, which
-//! does the rest; `recording` writes a trace for tools, and `flight` keeps the
+//! chooses and opens ports, `log` prints by libfabric. `host` is what an endpoint stands on, whose messages are the
+//! engine's (`ibex::libfabric`); `recording` writes a trace for tools, and `flight` keeps the
 //! flight recorder's file; `registration` has the memory of long messages that the adapter reads, `rma` the one-sided
 //! operations, and `atomic` those among them that are atomic.
 //!

@@ -22,7 +22,7 @@ use crate::mr;
 use crate::rma::local::{self, Local};
 use crate::rma::notice::Notice;
 use crate::rma::operations::Operation;
-use crate::rma::{LOST, REFUSED, Rma, TOKEN, watch};
+use crate::rma::{self, LOST, REFUSED, Rma, TOKEN, watch};
 use crate::sys;
 
 /// Bytes of an element.
@@ -133,7 +133,7 @@ impl Rma {
         self.exchanges > 0 && self.operations.all().any(is_exchange)
     }
 
-    /// Whether an operation whose request has succeeded needs another one, which [`State::take_steps`] posts.
+    /// Whether an operation whose request has succeeded needs another one, which [`take_steps`] posts.
     #[cold]
     pub(crate) fn goes_on(&mut self, number: u32) -> bool {
         let Some(Operation { local: Local::Exchange(slot, _, exchange), .. }) = self.operations.get(number) else {
@@ -147,55 +147,66 @@ impl Rma {
     }
 }
 
-impl State {
-    /// Starts an operation by the adapter of the target, which may be this endpoint itself.
-    pub(super) fn start_by_adapter(&mut self, shared: &Shared, of: &Atomic<'_>, route: Route) -> Result<()> {
-        let Some(&target) = of.targets.iter().find(|target| target.elements > 0) else {
-            self.reports.end(of.calls.flags(), of.end, None);
-            return Ok(());
-        };
-        if !target.address.is_multiple_of(SIZE as u64) {
-            return Err(sys::FI_EINVAL);
-        }
-        // The adapter of the peer breaks the connection if it refuses; this process need not go so far with itself.
-        let access = of.calls.access(of.operation);
-        let is_refused = route == Route::LOOPBACK
-            && !self.rma.domain.regions.check(target.key, (target.address, SIZE), access | mr::ATOMIC);
-        if is_refused || mr::adapter_key(target.key).is_none() {
-            self.reports.end(of.calls.flags(), of.end, Some(REFUSED));
-            return Ok(());
-        }
-        let to = self.endpoint_of(shared, route).ok_or(sys::FI_EAGAIN)?;
-        if self.rma.is_exchanging(to) {
-            self.progress(shared);
-            if self.rma.is_exchanging(to) {
-                return Err(sys::FI_EAGAIN);
-            }
-        }
-        let begun = {
-            let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-            self.rma.begin_by_adapter(&mut port, to, of, target)
-        };
-        if begun == Err(sys::FI_EAGAIN) {
-            self.progress(shared);
-        }
-        self.leave(shared);
-        begun
+/// Starts an operation by the adapter of the target, which may be this endpoint itself.
+pub(super) fn start(state: &mut State, shared: &Shared, of: &Atomic<'_>, route: Route) -> Result<()> {
+    let Some(&target) = of.targets.iter().find(|target| target.elements > 0) else {
+        rma::report(&state.reports, of.calls.flags(), of.end, None);
+        return Ok(());
+    };
+    if !target.address.is_multiple_of(SIZE as u64) {
+        return Err(sys::FI_EINVAL);
     }
+    // The adapter of the peer breaks the connection if it refuses; this process need not go so far with itself.
+    let access = of.calls.access(of.operation);
+    let regions = &state.others.domain.regions;
+    let is_refused =
+        route == Route::LOOPBACK && !regions.check(target.key, (target.address, SIZE), access | mr::ATOMIC);
+    if is_refused || mr::adapter_key(target.key).is_none() {
+        rma::report(&state.reports, of.calls.flags(), of.end, Some(REFUSED));
+        return Ok(());
+    }
+    let to = endpoint_of(state, shared, route).ok_or(sys::FI_EAGAIN)?;
+    if state.others.is_exchanging(to) {
+        state.progress(shared);
+        if state.others.is_exchanging(to) {
+            return Err(sys::FI_EAGAIN);
+        }
+    }
+    let begun = {
+        let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
+        state.others.begin_by_adapter(&mut port, to, of, target)
+    };
+    if begun == Err(sys::FI_EAGAIN) {
+        state.progress(shared);
+    }
+    state.leave(shared);
+    begun
+}
 
-    /// Posts the next requests of operations that need several. No port is entered.
-    pub(crate) fn take_steps(&mut self, shared: &Shared) {
-        let Some(mut port) = shared.enter_port(0) else { return };
-        for (number, step) in std::mem::take(&mut self.rma.steps) {
-            let Some(Operation { to, local: Local::Exchange(slot, _, exchange), .. }) = self.rma.operations.get(number)
-            else {
-                continue;
-            };
-            if post(&mut port, (*to, number), *slot, exchange.remote, step).is_err()
-                && let Some(ended) = self.rma.operations.ended(number, Some(LOST))
-            {
-                self.rma.end(ended, &self.reports);
-            }
+/// Returns the port's endpoint of a route, also of that to this endpoint itself.
+fn endpoint_of(state: &mut State, shared: &Shared, route: Route) -> Option<EndpointId> {
+    if route != Route::LOOPBACK {
+        return Some(route.to());
+    }
+    if state.others.ourselves.is_none() {
+        state.others.ourselves = Some(shared.enter_port(0)?.peer(state.name(), 0));
+    }
+    state.others.ourselves
+}
+
+/// Posts the next requests of operations that need several. No port is entered.
+pub(crate) fn take_steps(state: &mut State, shared: &Shared) {
+    let Some(mut port) = shared.enter_port(0) else { return };
+    let others = &mut state.others;
+    for (number, step) in std::mem::take(&mut others.steps) {
+        let Some(Operation { to, local: Local::Exchange(slot, _, exchange), .. }) = others.operations.get(number)
+        else {
+            continue;
+        };
+        if post(&mut port, (*to, number), *slot, exchange.remote, step).is_err()
+            && let Some(ended) = others.operations.ended(number, Some(LOST))
+        {
+            others.end(ended, &state.reports);
         }
     }
 }

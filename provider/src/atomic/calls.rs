@@ -134,7 +134,7 @@ unsafe fn start(endpoint: *mut sys::fid_ep, of: &Called) -> Result<isize> {
         is_injected: flags & sys::FI_INJECT != 0,
         is_fenced: flags & sys::FI_FENCE != 0,
     };
-    state.start_atomic(shared, &of)?;
+    super::start(&mut state, shared, &of)?;
     Ok(0)
 }
 

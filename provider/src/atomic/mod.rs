@@ -32,14 +32,13 @@ use ibex::transport::{EndpointId, Port, Refused, Token, WhenDiverted};
 
 use crate::adapter::RECEIVE_SIZE;
 use crate::cq::Failure;
-use crate::endpoint::reports::Reports;
 use crate::entry::Result;
 use crate::host::data::{Data, Piece};
-use crate::host::{Shared, State};
+use crate::host::{Reports, Shared, State};
 use crate::info::LONGEST_INJECTED;
 use crate::rma::local::{Local, Results};
 use crate::rma::operations::Operation;
-use crate::rma::{ATOMIC, End, LOST, REFUSED, Rma, TOKEN, watch};
+use crate::rma::{self, ATOMIC, End, LOST, REFUSED, Rma, TOKEN, watch};
 use crate::{mr, sys};
 use by::By;
 use message::{Message, Outcome, Request};
@@ -220,76 +219,75 @@ impl Rma {
     }
 }
 
-impl State {
-    /// Starts an atomic operation.
-    fn start_atomic(&mut self, shared: &Shared, of: &Atomic<'_>) -> Result<()> {
-        let by = self.rma.domain.atomics()?;
-        let size = of.check(by)?;
-        if of.is_fenced {
-            self.fence(shared, of.peer)?;
-        }
-        let route = self.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
-        if by == By::Adapter {
-            return self.start_by_adapter(shared, of, route);
-        }
-        if route == Route::LOOPBACK || of.targets.iter().all(|target| target.elements == 0) {
-            let failure = self.change_ourselves(of, size);
-            self.reports.end(of.calls.flags(), of.end, failure);
-            return Ok(());
-        }
-        let begun = {
-            let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-            self.rma.begin_atomic(&mut port, route.to(), of, size)
-        };
-        if begun == Err(sys::FI_EAGAIN) {
-            self.progress(shared);
-        }
-        self.leave(shared);
-        begun
+/// Starts an atomic operation.
+fn start(state: &mut State, shared: &Shared, of: &Atomic<'_>) -> Result<()> {
+    let by = state.others.domain.atomics()?;
+    let size = of.check(by)?;
+    if of.is_fenced {
+        rma::fence(state, shared, of.peer)?;
     }
-
-    /// Does an operation of this endpoint with itself. Returns why it failed.
-    fn change_ourselves(&mut self, of: &Atomic<'_>, size: usize) -> Option<Failure<'static>> {
-        let (mut results, mut offset) = (Data::of(of.results), 0);
-        for bytes in of.requests(NONE, size) {
-            let Some(Message::Request(request, values)) = message::decode(&bytes) else { continue };
-            let answer = self.serve(&request, values);
-            let Some(Message::Answer { outcome, old, .. }) = message::decode(&answer) else { continue };
-            if let Some(failure) = failure(outcome) {
-                return Some(failure);
-            }
-            results.put_at(offset, old);
-            offset += old.len() as u64;
-        }
-        None
+    let route = state.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
+    if by == By::Adapter {
+        return adapter::start(state, shared, of, route);
     }
-
-    /// Does what a request asks for, and counts it. Returns the answer.
-    fn serve(&self, request: &Request, values: &[u8]) -> Vec<u8> {
-        if self.rma.domain.atomics() != Ok(By::Processor) {
-            return message::answer(request.number, Outcome::Unknown, &[]);
-        }
-        let (outcome, answer) = target::serve(&self.rma.domain.regions, request, values);
-        if outcome == Outcome::Done && request.counts[1] {
-            self.reports.accessed(request.calls.access(request.operation));
-        }
-        answer
+    if route == Route::LOOPBACK || of.targets.iter().all(|target| target.elements == 0) {
+        let failure = change_ourselves(state, of, size);
+        rma::report(&state.reports, of.calls.flags(), of.end, failure);
+        return Ok(());
     }
+    let begun = {
+        let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
+        state.others.begin_atomic(&mut port, route.to(), of, size)
+    };
+    if begun == Err(sys::FI_EAGAIN) {
+        state.progress(shared);
+    }
+    state.leave(shared);
+    begun
+}
 
-    /// Handles a message of atomic operations: a request, which is answered, or the answer to one.
-    pub(crate) fn handle_atomic(&mut self, shared: &Shared, from: EndpointId, bytes: &[u8]) {
-        match message::decode(bytes) {
-            Some(Message::Request(request, values)) => {
-                let answer = self.serve(&request, values);
-                if let Some(mut port) = shared.enter_port(0) {
-                    // If the connection has failed, nobody waits for the answer.
-                    let _ = post(&mut port, from, NONE, answer);
-                }
-            }
-            Some(Message::Answer { number, outcome, old }) => {
-                self.rma.answered(number, from, outcome, old, &self.reports);
-            }
-            None => {}
+/// Does an operation of this endpoint with itself. Returns why it failed.
+fn change_ourselves(state: &State, of: &Atomic<'_>, size: usize) -> Option<Failure<'static>> {
+    let (mut results, mut offset) = (Data::of(of.results), 0);
+    for bytes in of.requests(NONE, size) {
+        let Some(Message::Request(request, values)) = message::decode(&bytes) else { continue };
+        let answer = serve(state, &request, values);
+        let Some(Message::Answer { outcome, old, .. }) = message::decode(&answer) else { continue };
+        if let Some(failure) = failure(outcome) {
+            return Some(failure);
         }
+        results.put_at(offset, old);
+        offset += old.len() as u64;
+    }
+    None
+}
+
+/// Does what a request asks for, and counts it. Returns the answer.
+fn serve(state: &State, request: &Request, values: &[u8]) -> Vec<u8> {
+    let domain = &state.others.domain;
+    if domain.atomics() != Ok(By::Processor) {
+        return message::answer(request.number, Outcome::Unknown, &[]);
+    }
+    let (outcome, answer) = target::serve(&domain.regions, request, values);
+    if outcome == Outcome::Done && request.counts[1] {
+        state.reports.accessed(request.calls.access(request.operation));
+    }
+    answer
+}
+
+/// Handles a message of atomic operations: a request, which is answered, or the answer to one.
+pub(crate) fn handle(state: &mut State, shared: &Shared, from: EndpointId, bytes: &[u8]) {
+    match message::decode(bytes) {
+        Some(Message::Request(request, values)) => {
+            let answer = serve(state, &request, values);
+            if let Some(mut port) = shared.enter_port(0) {
+                // If the connection has failed, nobody waits for the answer.
+                let _ = post(&mut port, from, NONE, answer);
+            }
+        }
+        Some(Message::Answer { number, outcome, old }) => {
+            state.others.answered(number, from, outcome, old, &state.reports);
+        }
+        None => {}
     }
 }

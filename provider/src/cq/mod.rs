@@ -23,43 +23,7 @@ use crate::wait::Wait;
 use ring::Ring;
 
 pub(crate) use entries::{copy, open};
-
-/// The end of an operation, as a program reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Completion {
-    /// The program's context of the operation, an address.
-    pub(crate) context: usize,
-    /// `FI_TAGGED | FI_RECV`, ...
-    pub(crate) flags: u64,
-    /// Number of bytes that were received.
-    pub(crate) length: usize,
-    /// Address of the received data, of a buffer for several messages; else 0.
-    pub(crate) buffer: usize,
-    /// Remote CQ data.
-    pub(crate) data: u64,
-    /// The message's tag.
-    pub(crate) tag: u64,
-    /// Source of a received message, in the address vector.
-    pub(crate) source: sys::fi_addr_t,
-}
-
-impl Default for Completion {
-    fn default() -> Self {
-        let source = sys::FI_ADDR_NOTAVAIL;
-        Completion { context: 0, flags: 0, length: 0, buffer: 0, data: 0, tag: 0, source }
-    }
-}
-
-/// Why an operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure<'a> {
-    /// `FI_E*`.
-    pub(crate) error: u32,
-    /// Number of bytes of the message that had no room (`olen`).
-    pub(crate) excess: usize,
-    /// The reason for people.
-    pub(crate) text: &'a str,
-}
+pub(crate) use ibex::libfabric::{Completion, Failure};
 
 /// Why an operation failed, as it waits to be read.
 struct Failed {

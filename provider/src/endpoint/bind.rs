@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 
+use ibex::libfabric::BoundQueue;
 use ibex_ffi::verbs::CompletionChannel;
 
 use super::Endpoint;
-use super::reports::{BoundQueue, Reports};
 use crate::av::AddressVector;
 use crate::cntr::Counter;
 use crate::cq::CompletionQueue;
 use crate::domain::lock::Inside;
 use crate::entry::Result;
 use crate::eq::EventQueue;
+use crate::host::Reports;
 use crate::sys;
+use crate::wait::Wait;
 
 /// Operations that counters can count, besides sends and receives.
 const REMOTE: u64 = sys::FI_READ | sys::FI_WRITE | sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE;
@@ -77,7 +79,8 @@ impl Bound {
     /// Returns the address vector, and where to report, if the endpoint has all that it needs to be enabled: the queues
     /// for what is `reported`, at least if it fails.
     pub(super) fn ready(&self, reported: u64) -> Result<(Arc<AddressVector>, Reports)> {
-        let lacks = |direction, queue: &Option<BoundQueue>| reported & direction != 0 && queue.is_none();
+        let lacks =
+            |direction, queue: &Option<BoundQueue<CompletionQueue>>| reported & direction != 0 && queue.is_none();
         if lacks(sys::FI_SEND, &self.reports.sends) || lacks(sys::FI_RECV, &self.reports.receives) {
             return Err(sys::FI_ENOCQ);
         }
@@ -88,13 +91,19 @@ impl Bound {
     /// Tells all objects that the endpoint is closed, and its port's channel with it.
     pub(super) fn leave(&self, endpoint: &Arc<Endpoint>, inside: &mut Inside<'_>, channel: Option<&CompletionChannel>) {
         if let Some(channel) = channel {
-            self.reports.waits().for_each(|wait| wait.remove(channel));
+            waits(&self.reports).for_each(|wait| wait.remove(channel));
         }
         self.vector.iter().for_each(|vector| vector.endpoints.remove(inside, endpoint));
         self.reports.counters.iter().for_each(|(counter, _)| counter.endpoints.remove(inside, endpoint));
         let queues = self.reports.sends.iter().chain(&self.reports.receives);
         queues.for_each(|bound| bound.queue.endpoints.remove(inside, endpoint));
     }
+}
+
+/// Returns the wait objects of queues and counters, some of them twice.
+pub(super) fn waits(of: &Reports) -> impl Iterator<Item = &Wait> {
+    let queues = of.sends.iter().chain(&of.receives).filter_map(|bound| bound.queue.wait.as_ref());
+    queues.chain(of.counters.iter().filter_map(|(counter, _)| counter.wait.as_ref()))
 }
 
 /// Fills an empty place: an endpoint is bound once to an object of each kind.

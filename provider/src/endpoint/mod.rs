@@ -2,14 +2,13 @@
 //! Endpoints (`fi_endpoint(3)`): each has a port of its own, which `fi_enable` opens, and so an address of its own.
 //!
 //! `bind` has what an endpoint is bound to, `calls` what C calls for its life, `transfers` what it calls to send and to
-//! receive, `reports` where their ends are reported, `members` the reverse of a binding. Grade: setup;
+//! receive, `members` the reverse of a binding. Grade: setup;
 //! [`Endpoint::enter`] and [`Endpoint::progress`] hot. Threads: any; its state belongs to the one inside the domain.
 //! Tests: `tests/`.
 
 mod bind;
 mod calls;
 pub(crate) mod members;
-pub(crate) mod reports;
 pub(crate) mod transfers;
 
 use std::ops::{Deref, DerefMut};
@@ -26,9 +25,9 @@ use crate::domain::lock::{Guarded, Inside};
 use crate::entry::Result;
 use crate::fid::Class;
 use crate::flight::Place;
-use crate::host::{Shared, State};
+use crate::host::{self, Shared, State};
 use crate::{adapter, info, recording, sys};
-use bind::Bound;
+use bind::{Bound, waits};
 
 pub(crate) use calls::open;
 
@@ -126,12 +125,10 @@ impl Endpoint {
         let targets = self.domain.targets.as_ref();
         let (port, address, place) = adapter::open(&*self.domain.device()?, &vector)?;
         let channel = port.channel();
-        let shared = Shared::new(port);
         let of = (Arc::clone(&self.domain), vector);
-        let state = State::new(&shared, of, address.name(), (reports.clone(), self.flags));
-        let entered = Guarded::new((shared, state));
+        let entered = Guarded::new(host::new(port, of, address.name(), (reports.clone(), self.flags)));
         if let Some(channel) = &channel {
-            reports.waits().try_for_each(|wait| wait.add(channel))?;
+            waits(&reports).try_for_each(|wait| wait.add(channel))?;
             targets.into_iter().try_for_each(|targets| targets.add(channel))?;
         }
         self.enabled.set(Enabled { entered, channel, address, _place: place }).map_err(|_| sys::FI_EOPBADSTATE)?;
@@ -146,7 +143,7 @@ impl Endpoint {
         let Some(enabled) = self.enabled.get() else { return Ok(()) };
         let reports = bound.reports();
         if let Some(channel) = &enabled.channel {
-            reports.waits().try_for_each(|wait| wait.add(channel))?;
+            waits(&reports).try_for_each(|wait| wait.add(channel))?;
         }
         let (_, mut state) = self.enter()?;
         state.report_to(reports, self.flags);

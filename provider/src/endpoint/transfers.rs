@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What C calls to send and to receive (`fi_tagged(3)`, `fi_msg(3)`), and the tables of the other data transfers.
 //!
-//! Each function translates its arguments; [`send`] and [`receive`] do the rest for both kinds. Grade: hot. Threads:
+//! Each function translates its arguments, for both kinds; the endpoint does the rest. Grade: hot. Threads:
 //! any. Tests: `hw-tests`.
 
 use std::ffi::c_void;
 
+use ibex::libfabric::{DELIVERED, Kind, Message, SEARCH, Wanted};
 use ibex::messenger::host::Data as _;
-use ibex::messenger::request::Mode;
 
 use super::Endpoint;
 use crate::entry::{Result, call, table};
 use crate::fid::object;
-use crate::host::calls::{DELIVERED, Found, Message, Wanted};
 use crate::host::data::{Data, Piece};
-use crate::host::request::{Call, Hears};
-use crate::host::{Kind, Shared, State};
 use crate::info::{LONGEST_INJECTED, MOST_PIECES};
-use crate::sys;
-
-/// Flags of a search and of what it found.
-const SEARCH: u64 = sys::FI_PEEK | sys::FI_CLAIM | sys::FI_DISCARD;
+use crate::{rma, sys};
 
 const SEND_FLAGS: u64 = sys::FI_REMOTE_CQ_DATA
     | sys::FI_COMPLETION
@@ -98,7 +92,7 @@ unsafe fn send_piece(
     if !start.is_null()
         && let Ok((shared, mut state)) = endpoint.enter()
     {
-        is_sent = state.is_sent_plainly(shared, (kind, context.addr()), Message { to, tag, data }, piece);
+        is_sent = state.is_sent_plainly(shared, (kind, context.addr()), Message { to, tag, data }, piece.span());
     }
     if is_sent {
         return Ok(0);
@@ -122,13 +116,7 @@ fn send(
         can_be_injected(&data)?;
     }
     let (shared, mut state) = endpoint.enter()?;
-    let mode = match flags & DELIVERED {
-        0 => Mode::Standard,
-        sys::FI_DELIVERY_COMPLETE => Mode::Delivered,
-        _ => Mode::Synchronous,
-    };
-    let call = state.reports.call(sys::FI_SEND, flags, kind, context.addr());
-    state.send(shared, call, message, data, (mode, flags & sys::FI_INJECT != 0))?;
+    state.send_with(shared, (kind, context.addr()), message, data, flags)?;
     Ok(0)
 }
 
@@ -150,7 +138,7 @@ unsafe fn inject_piece(
     if (!start.is_null() || length == 0)
         && let Ok((shared, mut state)) = endpoint.enter()
     {
-        is_sent = state.is_injected_plainly(shared, kind, Message { to, tag, data }, piece);
+        is_sent = state.is_injected_plainly(shared, kind, Message { to, tag, data }, piece.span());
     }
     if is_sent {
         return Ok(0);
@@ -165,8 +153,7 @@ unsafe fn inject_piece(
 fn inject(endpoint: &Endpoint, kind: Kind, message: Message, data: Data) -> Result<isize> {
     can_be_injected(&data)?;
     let (shared, mut state) = endpoint.enter()?;
-    let call = Call { is_reported: false, ..state.reports.call(sys::FI_SEND, 0, kind, 0) };
-    state.send(shared, call, message, data, (Mode::Standard, true))?;
+    state.inject(shared, kind, message, data)?;
     Ok(0)
 }
 
@@ -223,46 +210,8 @@ fn receive(
     let flags = flags.unwrap_or(endpoint.flags[1] & !other);
     let wanted = Wanted { from: source(endpoint, wanted.from), ..wanted };
     let (shared, mut state) = endpoint.enter()?;
-    let call = state.reports.call(sys::FI_RECV, flags, kind, context.addr());
-    if flags & (sys::FI_MULTI_RECV | SEARCH) == 0 {
-        state.receive(shared, call, wanted, data)?;
-        return Ok(0);
-    }
-    receive_specially(endpoint, (shared, &mut state), call, wanted, data, flags)
-}
-
-/// Posts a buffer for several messages, or searches.
-#[inline(never)]
-fn receive_specially(
-    endpoint: &Endpoint,
-    (shared, state): (&Shared, &mut State),
-    mut call: Call,
-    wanted: Wanted,
-    data: Data,
-    flags: u64,
-) -> Result<isize> {
-    let kind = call.kind;
-    if flags & (sys::FI_PEEK | sys::FI_DISCARD) != 0 {
-        call.hears = Hears::Queue;
-    }
-    if flags & sys::FI_MULTI_RECV != 0 {
-        let Data::Piece(buffer) = data else { return Err(sys::FI_EINVAL) };
-        if kind == Kind::Tagged || flags & SEARCH != 0 {
-            return Err(sys::FI_EBADFLAGS);
-        }
-        let least = endpoint.min_multi_recv();
-        return state.receive_several(shared, call, wanted, (buffer, least)).map(|()| 0);
-    }
-    match flags & SEARCH {
-        sys::FI_PEEK => state.peek(shared, call, wanted, Found::Stays)?,
-        sys::FI_CLAIM => state.receive_claimed(shared, call, Some(data))?,
-        of if of & sys::FI_PEEK == 0 && of & sys::FI_CLAIM != 0 => state.receive_claimed(shared, call, None)?,
-        of if of & sys::FI_DISCARD != 0 && of & sys::FI_PEEK != 0 => {
-            state.peek(shared, call, wanted, Found::Discarded)?;
-        }
-        of if of & sys::FI_CLAIM != 0 => state.peek(shared, call, wanted, Found::Claimed)?,
-        _ => return Err(sys::FI_EINVAL),
-    }
+    let asked = (flags, endpoint.min_multi_recv());
+    state.receive_with(shared, (kind, context.addr()), wanted, data, asked)?;
     Ok(0)
 }
 
@@ -381,7 +330,7 @@ macro_rules! functions {
                     let data = unsafe { pieces(of.msg_iov, of.iov_count)? };
                     if flags & sys::FI_FENCE != 0 {
                         let (shared, mut state) = endpoint.enter()?;
-                        state.fence(shared, of.addr)?;
+                        rma::fence(&mut state, shared, of.addr)?;
                     }
                     send(endpoint, ($kind, of.context), message, data, Some(flags))
                 })

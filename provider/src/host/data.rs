@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data of a request: memory of the program, in one piece or several, or a copy that the request owns.
 //!
-//! Made by `calls.rs` from the arguments of a libfabric call. Grade: hot for one piece, else pending. Threads: the one
+//! Made from the arguments of a libfabric call. Grade: hot for one piece, else pending. Threads: the one
 //! that has entered the endpoint. Tests: below.
 
+use ibex::libfabric::{self, Data as _};
 use ibex::messenger::host;
 use ibex_ffi::verbs::InlineSpan;
 
@@ -29,12 +30,6 @@ impl Piece {
     /// Returns the address of the first byte, for the adapter.
     pub(crate) fn address(self) -> usize {
         self.start.expose_provenance()
-    }
-
-    /// Returns the part behind the first bytes.
-    pub(crate) fn behind(self, length: usize) -> Self {
-        let length = length.min(self.length);
-        Piece { start: self.start.wrapping_add(length), length: self.length - length }
     }
 
     /// Returns the piece as a span for a work request that copies it at once.
@@ -86,66 +81,84 @@ pub(crate) enum Data {
 // SAFETY: A1: the program lends the memory to the operation, whichever thread works on it.
 unsafe impl Send for Piece {}
 
-impl Data {
-    /// The data of a message without any.
-    pub(crate) const NONE: Data = Data::Piece(Piece { start: std::ptr::null_mut(), length: 0 });
-
-    /// Changes it to a piece.
+impl libfabric::Piece for Piece {
     #[inline(always)]
-    pub(super) fn set(&mut self, to: Piece) {
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn behind(&self, length: usize) -> Self {
+        let length = length.min(self.length);
+        Piece { start: self.start.wrapping_add(length), length: self.length - length }
+    }
+}
+
+impl libfabric::Data for Data {
+    type Piece = Piece;
+
+    const NONE: Data = Data::Piece(Piece { start: std::ptr::null_mut(), length: 0 });
+
+    #[inline(always)]
+    fn set(&mut self, to: Piece) {
         match self {
             Data::Piece(piece) => *piece = to,
             Data::Pieces(..) | Data::Copied(_) => *self = Data::Piece(to),
         }
     }
 
-    /// Frees what it owns.
+    fn piece(&self) -> Option<Piece> {
+        if let Data::Piece(piece) = self { Some(*piece) } else { None }
+    }
+
     #[inline(always)]
-    pub(super) fn free(&mut self) {
+    fn free(&mut self) {
         if !matches!(self, Data::Piece(_)) {
             *self = Data::NONE;
         }
     }
 
+    fn copied(&self) -> Self {
+        let mut bytes = vec![0; host::Data::length(self)].into_boxed_slice();
+        self.copy_out(0, &mut bytes);
+        Data::Copied(bytes)
+    }
+
+    fn is_copied(&self) -> bool {
+        matches!(self, Data::Copied(_))
+    }
+
+    fn copy_of(&mut self, send: &Data) {
+        let mut bytes = vec![0; host::Data::length(self).min(host::Data::length(send))];
+        send.copy_out(0, &mut bytes);
+        self.copy_in(0, &bytes);
+    }
+
+    #[inline]
+    fn address(&self) -> Option<u64> {
+        match self {
+            Data::Piece(piece) => Some(piece.address() as u64),
+            Data::Copied(bytes) => Some(bytes.as_ptr().expose_provenance() as u64),
+            Data::Pieces(..) => None,
+        }
+    }
+
+    #[inline]
+    fn inline<R>(&self, with: impl FnOnce(InlineSpan<'_>) -> R) -> Option<R> {
+        match self {
+            Data::Piece(piece) => Some(with(piece.span())),
+            Data::Copied(bytes) => Some(with((&**bytes).into())),
+            Data::Pieces(..) => None,
+        }
+    }
+}
+
+impl Data {
     /// Makes the data of these pieces.
     pub(crate) fn of(pieces: &[Piece]) -> Self {
         match pieces {
             [] => Data::NONE,
             [piece] => Data::Piece(*piece),
             pieces => Data::Pieces(pieces.into(), pieces.iter().map(|piece| piece.length).sum()),
-        }
-    }
-
-    /// Copies the beginning of a send's data, as much as there is room for.
-    pub(super) fn copy_of(&mut self, send: &Data) {
-        let mut bytes = vec![0; host::Data::length(self).min(host::Data::length(send))];
-        send.copy_out(0, &mut bytes);
-        self.copy_in(0, &bytes);
-    }
-
-    /// Copies the data, for a send whose memory the program may reuse at once.
-    pub(crate) fn copied(&self) -> Self {
-        let mut bytes = vec![0; host::Data::length(self)].into_boxed_slice();
-        self.copy_out(0, &mut bytes);
-        Data::Copied(bytes)
-    }
-
-    /// Address of the first byte of data in one piece.
-    pub(crate) fn start(&self) -> Option<*const u8> {
-        match self {
-            Data::Piece(piece) => Some(piece.start),
-            Data::Copied(bytes) => Some(bytes.as_ptr()),
-            Data::Pieces(..) => None,
-        }
-    }
-
-    /// Returns data in one piece as a span.
-    #[inline]
-    pub(crate) fn span(&self) -> Option<InlineSpan<'_>> {
-        match self {
-            Data::Piece(piece) => Some(piece.span()),
-            Data::Copied(bytes) => Some((&**bytes).into()),
-            Data::Pieces(..) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 //! is there for the recorder that is a tool of `MPI_T` (event-log). This one listens to the engine itself.
 //!
 //! It begins with the first endpoint ([`recording`]) and ends with the process ([`end`]). Events of requests and
-//! messages come from `host/tools.rs` ([`Recording::put`]), all others from the engine's registrations. Both go to
+//! messages come from the endpoint ([`Recording::put`]), all others from the engine's registrations. Both go to
 //! memory under a lock, from which a thread of its own writes them to the file (`writing.rs`). `types` has the types of
 //! the file. Grade: hot for [`Recording::put`] while a trace is recorded, else setup. Threads: any. Tests: `hw-tests`.
 

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 use super::segments::Remote;
-use super::{Direction, End, Transfer};
+use super::{Direction, End, Transfer, transfer};
 use crate::endpoint::Endpoint;
 use crate::endpoint::transfers::{known, list, piece_of};
 use crate::entry::{Result, call, table};
@@ -52,7 +52,7 @@ fn start(
     let end = End { context: context.addr(), is_reported };
     let is_injected = direction == Direction::Write && flags & sys::FI_INJECT != 0;
     let is_fenced = flags & sys::FI_FENCE != 0;
-    state.transfer(shared, &Transfer { direction, peer, local, remote, data, end, is_injected, is_fenced })?;
+    transfer(&mut state, shared, &Transfer { direction, peer, local, remote, data, end, is_injected, is_fenced })?;
     Ok(0)
 }
 
@@ -60,7 +60,8 @@ fn start(
 fn start_injected(endpoint: &Endpoint, Sides { peer, local, remote }: Sides<'_>, data: Option<u64>) -> Result<isize> {
     let (shared, mut state) = endpoint.enter()?;
     let (direction, end) = (Direction::Write, End { context: 0, is_reported: false });
-    state.transfer(
+    transfer(
+        &mut state,
         shared,
         &Transfer { direction, peer, local, remote, data, end, is_injected: true, is_fenced: false },
     )?;

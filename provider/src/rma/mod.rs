@@ -30,10 +30,9 @@ use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 use crate::atomic::adapter::Step;
 use crate::cq::{Completion, Failure};
 use crate::domain::Domain;
-use crate::endpoint::reports::Reports;
 use crate::entry::Result;
 use crate::host::data::Piece;
-use crate::host::{Shared, State};
+use crate::host::{Reports, Shared, State};
 use crate::info::LONGEST_INJECTED;
 use crate::registration::Registrations;
 use crate::{mr, sys};
@@ -143,7 +142,7 @@ pub(crate) struct Rma {
 const NOTICE: u8 = 2;
 pub(crate) const ATOMIC: u8 = 3;
 
-/// Kind of its tokens, in the upper half; those of the messenger's records differ (`host/memory.rs`).
+/// Kind of its tokens, in the upper half; those of the messenger's records differ (`src/libfabric/memory.rs`).
 pub(crate) const TOKEN: u64 = 8;
 
 impl Rma {
@@ -164,7 +163,7 @@ impl Rma {
     /// Starts an operation with a peer. If the port cannot take a request any more, those that it has taken end first.
     fn begin(&mut self, port: &mut Port<Verbs>, to: EndpointId, of: &Transfer<'_>, reports: &Reports) -> Result<()> {
         if !of.remote.iter().all(|remote| mr::adapter_key(remote.key).is_some()) {
-            reports.end(of.direction.flags(), of.end, Some(REFUSED));
+            report(reports, of.direction.flags(), of.end, Some(REFUSED));
             return Ok(());
         }
         let number = self.operations.next();
@@ -209,7 +208,7 @@ impl Rma {
 
     /// Handles the end of a request, which may have failed. Returns whether it is one of an operation.
     #[inline]
-    fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
+    pub(crate) fn ended(&mut self, token: Token, failed: Option<Failed>, reports: &Reports) -> bool {
         let (is_own, number) = (token.0 >> 32 == TOKEN, token.0 as u32);
         if is_own && self.exchanges > 0 && failed.is_none() && self.goes_on(number) {
             return true;
@@ -232,7 +231,7 @@ impl Rma {
         if let (Some(notice), None) = (ended.notice, ended.failure) {
             self.notices.push((ended.to, notice));
         }
-        reports.end(ended.flags, ended.end, ended.failure);
+        report(reports, ended.flags, ended.end, ended.failure);
     }
 
     /// Returns the endpoint of a route.
@@ -308,70 +307,58 @@ fn failure(of: Failed) -> Failure<'static> {
     }
 }
 
-impl Reports {
-    /// Reports the end of a one-sided operation. `flags`: those of its completion.
-    pub(crate) fn end(&self, flags: u64, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
-        let completion = Completion { context, flags, ..Completion::default() };
-        match failure {
-            None => self.succeeded(is_reported, completion),
-            Some(failure) => self.refused(completion, failure),
-        }
+/// Reports the end of a one-sided operation. `flags`: those of its completion.
+pub(crate) fn report(to: &Reports, flags: u64, End { context, is_reported }: End, failure: Option<Failure<'_>>) {
+    let completion = Completion { context, flags, ..Completion::default() };
+    match failure {
+        None => to.succeeded(is_reported, completion),
+        Some(failure) => to.refused(completion, failure),
     }
 }
 
-impl State {
-    /// Handles the end of a request ([`Rma::ended`]).
-    #[inline]
-    pub(crate) fn ends_one_sided(&mut self, token: Token, failed: Option<Failed>) -> bool {
-        let is_own = self.rma.ended(token, failed, &self.reports);
-        self.has_more |= self.rma.is_due();
-        is_own
+/// Starts a one-sided operation.
+pub(crate) fn transfer(state: &mut State, shared: &Shared, of: &Transfer<'_>) -> Result<()> {
+    of.check()?;
+    if of.is_fenced {
+        fence(state, shared, of.peer)?;
     }
+    let route = state.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
+    let to = state.others.endpoint(route);
+    if state.others.is_changing(to) {
+        state.progress(shared);
+        if state.others.is_changing(to) {
+            return Err(sys::FI_EAGAIN);
+        }
+    }
+    if route == Route::LOOPBACK {
+        ourselves::transfer(state, shared, of);
+        return Ok(());
+    }
+    let begun = {
+        let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
+        state.others.begin(&mut port, route.to(), of, &state.reports)
+    };
+    // A program may do nothing but call again.
+    if begun == Err(sys::FI_EAGAIN) {
+        state.progress(shared);
+    }
+    state.leave(shared);
+    begun
+}
 
-    /// Starts a one-sided operation.
-    pub(crate) fn transfer(&mut self, shared: &Shared, of: &Transfer<'_>) -> Result<()> {
-        of.check()?;
-        if of.is_fenced {
-            self.fence(shared, of.peer)?;
-        }
-        let route = self.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
-        let to = self.rma.endpoint(route);
-        if self.rma.is_changing(to) {
-            self.progress(shared);
-            if self.rma.is_changing(to) {
-                return Err(sys::FI_EAGAIN);
-            }
-        }
-        if route == Route::LOOPBACK {
-            self.transfer_to_ourselves(shared, of);
-            return Ok(());
-        }
-        let begun = {
-            let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-            self.rma.begin(&mut port, route.to(), of, &self.reports)
-        };
-        // A program may do nothing but call again.
-        if begun == Err(sys::FI_EAGAIN) {
-            self.progress(shared);
-        }
-        self.leave(shared);
-        begun
+/// Checks that all operations with this peer have ended, and makes progress if they have not. The program calls
+/// again (`FI_EAGAIN`).
+pub(crate) fn fence(state: &mut State, shared: &Shared, peer: sys::fi_addr_t) -> Result<()> {
+    let route = state.route(shared, peer).ok_or(sys::FI_EINVAL)?;
+    if is_engaged(state, route) {
+        state.progress(shared);
     }
+    if is_engaged(state, route) { Err(sys::FI_EAGAIN) } else { Ok(()) }
+}
 
-    /// Checks that all operations with this peer have ended, and makes progress if they have not. The program calls
-    /// again (`FI_EAGAIN`).
-    pub(crate) fn fence(&mut self, shared: &Shared, peer: sys::fi_addr_t) -> Result<()> {
-        let route = self.route(shared, peer).ok_or(sys::FI_EINVAL)?;
-        if self.is_engaged(route) {
-            self.progress(shared);
-        }
-        if self.is_engaged(route) { Err(sys::FI_EAGAIN) } else { Ok(()) }
-    }
-
-    /// Whether an operation with this peer, or a send to it, has not ended.
-    fn is_engaged(&self, route: Route) -> bool {
-        let is_send = |role: Role| role != Role::Receive;
-        self.rma.operations.all().any(|operation| Some(operation.to) == self.rma.endpoint(route))
-            || self.requests.active().any(|(_, of)| is_send(of.core.role) && of.core.peer == route.bits())
-    }
+/// Whether an operation with this peer, or a send to it, has not ended.
+fn is_engaged(state: &State, route: Route) -> bool {
+    let is_send = |role: Role| role != Role::Receive;
+    state.others.operations.all().any(|operation| Some(operation.to) == state.others.endpoint(route))
+        || state.requests.active().any(|(_, of)| is_send(of.core.role) && of.core.peer == route.bits())
 }

@@ -18,13 +18,12 @@ use ibex::messenger::host::{Memory as _, Process as _};
 use ibex::messenger::rails::completions::ByRail;
 use ibex::messenger::route::Route;
 use ibex::transport::adapter::verbs::Verbs;
-use ibex::transport::{Completion as Event, EndpointId, Port, Refused, Token, WhenDiverted};
+use ibex::transport::{Completion as Event, EndpointId, Failed, Port, Refused, Token, WhenDiverted};
 
 use super::{ATOMIC, NOTICE, TOKEN};
 use crate::cq::Completion;
 use crate::host::{Shared, State};
-use crate::mr;
-use crate::sys;
+use crate::{atomic, mr, sys};
 
 const VERSION: u64 = 1;
 
@@ -87,50 +86,52 @@ impl Notice {
     }
 }
 
-impl State {
-    /// Handles a completion of a poll that is not the messenger's.
-    pub(crate) fn handle_one_sided(&mut self, shared: &Shared, event: &Event) {
-        match *event {
-            Event::Request { token, outcome, .. } => {
-                self.ends_one_sided(token, outcome.err());
-            }
-            Event::Message { ref message, immediate, qp_num, .. } if immediate.tag() == NOTICE => {
-                let sender = ByRail { rail: 0, immediate, qp_num }.route(shared).map(Route::bits);
-                if let (Some(notice), Some(sender)) = (Notice::decode(self.received(message)), sender) {
-                    self.notice(shared, sender, &notice);
-                }
-            }
-            Event::Message { ref message, immediate, qp_num, .. } if immediate.tag() == ATOMIC => {
-                if let Some(sender) = (ByRail { rail: 0, immediate, qp_num }).route(shared) {
-                    let bytes = self.received(message);
-                    self.handle_atomic(shared, sender.to(), bytes);
-                }
-            }
-            _ => {}
-        }
-    }
+/// Handles the end of a request that was reported in a batch, which may have failed.
+fn ends(state: &mut State, token: Token, failed: Option<Failed>) {
+    state.others.ended(token, failed, &state.reports);
+    state.has_more |= state.others.is_due();
+}
 
-    /// Reports a peer's operation: an entry with remote CQ data comes after all earlier messages.
-    pub(crate) fn notice(&mut self, shared: &Shared, sender: u64, Notice { access, data, keys }: &Notice) {
-        match *data {
-            Some((data, length)) => {
-                self.put_late(shared);
-                let flags = sys::FI_RMA | sys::FI_REMOTE_WRITE | sys::FI_REMOTE_CQ_DATA;
-                let source = self.address_of(shared, sender);
-                self.reports.succeeded(true, Completion { flags, length, data, source, ..Completion::default() });
+/// Handles a completion of a poll that is not the messenger's.
+pub(crate) fn handle(state: &mut State, shared: &Shared, event: &Event) {
+    match *event {
+        Event::Request { token, outcome, .. } => ends(state, token, outcome.err()),
+        Event::Message { ref message, immediate, qp_num, .. } if immediate.tag() == NOTICE => {
+            let sender = ByRail { rail: 0, immediate, qp_num }.route(shared).map(Route::bits);
+            if let (Some(notice), Some(sender)) = (Notice::decode(state.received(message)), sender) {
+                report(state, shared, sender, &notice);
             }
-            None => self.reports.accessed(*access),
         }
-        self.rma.domain.regions.count(keys, *access);
+        Event::Message { ref message, immediate, qp_num, .. } if immediate.tag() == ATOMIC => {
+            if let Some(sender) = (ByRail { rail: 0, immediate, qp_num }).route(shared) {
+                let bytes = state.received(message);
+                atomic::handle(state, shared, sender.to(), bytes);
+            }
+        }
+        _ => {}
     }
+}
 
-    /// Sends the notices of operations that have ended. No port is entered.
-    pub(crate) fn send_notices(&mut self, shared: &Shared) {
-        let Some(mut port) = shared.enter_port(0) else { return };
-        for (to, notice) in self.rma.notices.drain(..) {
-            // If the connection has failed, nobody is told.
-            _ = notice.post(&mut port, to, NONE);
+/// Reports a peer's operation: an entry with remote CQ data comes after all earlier messages.
+pub(super) fn report(state: &mut State, shared: &Shared, sender: u64, Notice { access, data, keys }: &Notice) {
+    match *data {
+        Some((data, length)) => {
+            state.put_late(shared);
+            let flags = sys::FI_RMA | sys::FI_REMOTE_WRITE | sys::FI_REMOTE_CQ_DATA;
+            let source = state.address_of(shared, sender);
+            state.reports.succeeded(true, Completion { flags, length, data, source, ..Completion::default() });
         }
+        None => state.reports.accessed(*access),
+    }
+    state.others.domain.regions.count(keys, *access);
+}
+
+/// Sends the notices of operations that have ended. No port is entered.
+pub(crate) fn send(state: &mut State, shared: &Shared) {
+    let Some(mut port) = shared.enter_port(0) else { return };
+    for (to, notice) in state.others.notices.drain(..) {
+        // If the connection has failed, nobody is told.
+        _ = notice.post(&mut port, to, NONE);
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, LazyLock};
 
+use ibex::libfabric::fi;
 use ibex::select::address::compact::CompactAddress;
 use ibex::select::device::PortChoice;
 
@@ -39,6 +40,20 @@ pub(crate) fn address(instance: u64) -> CompactAddress {
     use ibex::select::key::Key;
     let address = PortAddress { instance, ud_qpn: 5, ..choice().address() };
     CompactAddress { entry: PortEntry { address, key: Key::from_bytes([3; 16]) }, rank: 0 }
+}
+
+#[test]
+fn the_constants_of_the_engine_are_those_of_the_headers() {
+    macro_rules! of_headers {
+        ($($name:ident)*) => { [$((stringify!($name), sys::$name)),*] };
+    }
+    let flags = of_headers! {
+        FI_MSG FI_TAGGED FI_RECV FI_SEND FI_REMOTE_READ FI_REMOTE_WRITE FI_MULTI_RECV FI_REMOTE_CQ_DATA FI_PEEK FI_COMPLETION FI_INJECT
+        FI_DELIVERY_COMPLETE FI_MATCH_COMPLETE FI_DISCARD FI_CLAIM
+    };
+    assert_eq!(fi::FLAGS, flags);
+    assert_eq!(fi::ERRORS, of_headers! { FI_EIO FI_EINVAL FI_ENOMSG FI_ECANCELED FI_EBADFLAGS FI_ETRUNC });
+    assert_eq!((fi::FI_ADDR_UNSPEC, fi::FI_ADDR_NOTAVAIL), (sys::FI_ADDR_UNSPEC, sys::FI_ADDR_NOTAVAIL));
 }
 
 /// Frees an info as `fi_freeinfo` does.

@@ -4,32 +4,32 @@
 //!
 //! A message names its sender by the port's number of the connection. The address is looked up when a completion is
 //! reported, because the program may insert it after the message has arrived. Grade: hot; setup for the first use of
-//! an address. Threads: the one that has entered the endpoint. Tests: below, and `hw-tests`.
+//! an address. Threads: the one that has entered the endpoint. Tests: below, `simulation`,
+//! `hw-tests`.
 
 use std::sync::Arc;
 
-use ibex::messenger::host::{self, Process as _};
-use ibex::messenger::rails::lost;
-use ibex::messenger::route::Route;
-use ibex::peer::PeerName;
-use ibex::transport::adapter::verbs::Verbs;
-use ibex::transport::{EndpointId, Failure, Port};
+use crate::messenger::host::{self, Process as _};
+use crate::messenger::rails::lost;
+use crate::messenger::route::Route;
+use crate::peer::PeerName;
+use crate::transport::adapter::Adapter;
+use crate::transport::{EndpointId, Failure, Port};
 
-use super::{Kind, Shared, State};
-use crate::av::AddressVector;
-use crate::sys;
+use super::environment::{Environment, Vector};
+use super::{Kind, Shared, State, fi};
 
 /// Source of messages from this endpoint itself.
-pub(crate) const OURSELVES: u64 = Route::LOOPBACK.bits();
+pub const OURSELVES: u64 = Route::LOOPBACK.bits();
 
-pub(crate) struct Peers {
-    vector: Arc<AddressVector>,
+pub(super) struct Peers<V> {
+    vector: Arc<V>,
     me: PeerName,
     /// Routes by address and [`Kind`]; [`Route::UNKNOWN`]: not looked up yet. One without a mark is that of a peer
     /// whose messages skip flow control, at the address in `addresses`.
     routes: Vec<[Route; 2]>,
     /// Address by the port's number of the endpoint; `FI_ADDR_NOTAVAIL`: not looked up, or not in the vector.
-    addresses: Vec<sys::fi_addr_t>,
+    addresses: Vec<fi::Address>,
     /// Whether the peer has closed its endpoint, by the same number.
     have_left: Vec<bool>,
     /// Ranks in the job, by the same number, while a trace names them.
@@ -44,19 +44,19 @@ fn entry<T: Copy>(table: &mut Vec<T>, index: usize, missing: T) -> &mut T {
     &mut table[index]
 }
 
-impl Peers {
-    pub(super) fn new(vector: Arc<AddressVector>, me: PeerName) -> Self {
+impl<V: Vector> Peers<V> {
+    pub(super) fn new(vector: Arc<V>, me: PeerName) -> Self {
         Peers { vector, me, routes: Vec::new(), addresses: Vec::new(), have_left: Vec::new(), ranks: Vec::new() }
     }
 
     /// Returns the routes to an address, if there is one to this peer.
-    fn routes_at(&mut self, address: sys::fi_addr_t, to: Route) -> Option<&mut [Route; 2]> {
+    fn routes_at(&mut self, address: fi::Address, to: Route) -> Option<&mut [Route; 2]> {
         self.routes.get_mut(address as usize).filter(|routes| routes[0].unmarked() == to)
     }
 
     /// Notes the address of a peer.
-    fn set_address(&mut self, of: Route, address: sys::fi_addr_t) {
-        let known = entry(&mut self.addresses, of.to().index() as usize, sys::FI_ADDR_NOTAVAIL);
+    fn set_address(&mut self, of: Route, address: fi::Address) {
+        let known = entry(&mut self.addresses, of.to().index() as usize, fi::FI_ADDR_NOTAVAIL);
         let former = std::mem::replace(known, address);
         if former != address
             && let Some(routes) = self.routes_at(former, of)
@@ -66,7 +66,7 @@ impl Peers {
     }
 
     /// Notes the route to an address.
-    fn set_route(&mut self, address: sys::fi_addr_t, route: Route) {
+    fn set_route(&mut self, address: fi::Address, route: Route) {
         let marked = if route == Route::LOOPBACK { route } else { route.marked() };
         *entry(&mut self.routes, address as usize, [Route::UNKNOWN; 2]) = [marked; 2];
     }
@@ -74,14 +74,14 @@ impl Peers {
     /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it was not looked up. Of a peer by the only rail, the
     /// source is the number of the endpoint.
     #[inline(always)]
-    pub(super) fn address(&self, source: u64) -> sys::fi_addr_t {
-        self.addresses.get(source as usize).copied().unwrap_or(sys::FI_ADDR_NOTAVAIL)
+    pub(super) fn address(&self, source: u64) -> fi::Address {
+        self.addresses.get(source as usize).copied().unwrap_or(fi::FI_ADDR_NOTAVAIL)
     }
 
     /// Returns the route to an address to which messages of this kind skip flow control. Those to this endpoint itself
     /// do not.
     #[inline(always)]
-    pub(super) fn short_cut(&self, address: sys::fi_addr_t, kind: Kind) -> Option<Route> {
+    pub(super) fn short_cut(&self, address: fi::Address, kind: Kind) -> Option<Route> {
         let route = self.routes.get(address as usize)?[kind as usize];
         route.is_open_single_rail().then_some(route)
     }
@@ -107,7 +107,7 @@ impl Peers {
     }
 
     /// Learns the ranks of the port's endpoints, for tools.
-    pub(super) fn learn(&mut self, port: &Port<Verbs>) {
+    pub(super) fn learn(&mut self, port: &Port<impl Adapter>) {
         while let Some(name) = port.peer_name(EndpointId::from_index(self.ranks.len() as u32)) {
             self.ranks.push(name.rank);
         }
@@ -130,10 +130,10 @@ impl Peers {
     }
 }
 
-impl State {
+impl<E: Environment> State<E> {
     /// Returns the route to an address; `None` if it is not in the address vector.
     #[inline]
-    pub(crate) fn route(&mut self, shared: &Shared, address: sys::fi_addr_t) -> Option<Route> {
+    pub fn route(&mut self, shared: &Shared<E::Adapter>, address: fi::Address) -> Option<Route> {
         match self.peers.routes.get(address as usize) {
             Some([route, _]) if *route != Route::UNKNOWN => Some(route.unmarked()),
             _ => self.look_up(shared, address),
@@ -141,7 +141,7 @@ impl State {
     }
 
     #[cold]
-    fn look_up(&mut self, shared: &Shared, address: sys::fi_addr_t) -> Option<Route> {
+    fn look_up(&mut self, shared: &Shared<E::Adapter>, address: fi::Address) -> Option<Route> {
         let name = self.peers.vector.name(address)?;
         let route = if name == self.peers.me {
             Route::LOOPBACK
@@ -166,25 +166,19 @@ impl State {
         Some(route)
     }
 
-    /// Returns the port's endpoint of a route, also of that to this endpoint itself.
-    pub(crate) fn endpoint_of(&mut self, shared: &Shared, route: Route) -> Option<EndpointId> {
-        if route != Route::LOOPBACK {
-            return Some(route.to());
-        }
-        if self.rma.ourselves.is_none() {
-            self.rma.ourselves = Some(shared.enter_port(0)?.peer(self.peers.me, 0));
-        }
-        self.rma.ourselves
+    /// Returns the name of the endpoint itself.
+    pub fn name(&self) -> PeerName {
+        self.peers.me
     }
 
     /// Forgets an address that the program has removed. If its peer is lost, the same address, inserted again, leads to
     /// a new connection.
-    pub(crate) fn forget(&mut self, shared: &Shared, address: u64) {
+    pub fn forget(&mut self, shared: &Shared<E::Adapter>, address: fi::Address) {
         if let Some(routes) = self.peers.routes.get_mut(address as usize) {
             *routes = [Route::UNKNOWN; 2];
         }
         let Some(index) = self.peers.addresses.iter().position(|known| *known == address) else { return };
-        self.peers.addresses[index] = sys::FI_ADDR_NOTAVAIL;
+        self.peers.addresses[index] = fi::FI_ADDR_NOTAVAIL;
         let to = EndpointId::from_index(index as u32);
         if let Some(mut port) = shared.enter_port(0)
             && port.failure(to).is_some()
@@ -195,7 +189,7 @@ impl State {
     }
 
     /// Forgets the routes to lost peers, so that each later operation with one looks its route up, and fails.
-    pub(super) fn forget_lost(&mut self, shared: &Shared) {
+    pub fn forget_lost(&mut self, shared: &Shared<E::Adapter>) {
         let Some(port) = shared.enter_port(0) else { return };
         for routes in &mut self.peers.routes {
             let [route, _] = *routes;
@@ -206,15 +200,15 @@ impl State {
     }
 
     /// Returns the address of a source; `FI_ADDR_NOTAVAIL` if it is not in the address vector. No port is entered.
-    pub(crate) fn address_of(&mut self, shared: &Shared, source: u64) -> sys::fi_addr_t {
+    pub fn address_of(&mut self, shared: &Shared<E::Adapter>, source: u64) -> fi::Address {
         match self.peers.address(source) {
-            sys::FI_ADDR_NOTAVAIL => self.find_address(shared, source).unwrap_or(sys::FI_ADDR_NOTAVAIL),
+            fi::FI_ADDR_NOTAVAIL => self.find_address(shared, source).unwrap_or(fi::FI_ADDR_NOTAVAIL),
             known => known,
         }
     }
 
     #[cold]
-    fn find_address(&mut self, shared: &Shared, source: u64) -> Option<sys::fi_addr_t> {
+    fn find_address(&mut self, shared: &Shared<E::Adapter>, source: u64) -> Option<fi::Address> {
         if source == OURSELVES {
             return self.peers.vector.address(self.peers.me);
         }
@@ -226,7 +220,7 @@ impl State {
     }
 }
 
-impl host::Peers for State {
+impl<E: Environment> host::Peers for State<E> {
     fn me(&self) -> u32 {
         self.peers.me.rank
     }
@@ -236,33 +230,45 @@ impl host::Peers for State {
         None
     }
 
-    fn routes_to(&mut self, shared: &Shared, peer: PeerName) -> Vec<Route> {
+    fn routes_to(&mut self, shared: &Shared<E::Adapter>, peer: PeerName) -> Vec<Route> {
         shared.enter_port(0).map(|mut port| Route::new(0, port.peer(peer, 0))).into_iter().collect()
     }
 
     /// Only called with several rails.
-    fn link_changed(&mut self, _: &Shared, _: usize, _: bool) {}
+    fn link_changed(&mut self, _: &Shared<E::Adapter>, _: usize, _: bool) {}
 
     /// Only called with several rails.
-    fn gives_up(&mut self, _: &Shared, _: usize, _: &Failure, _: usize) {}
+    fn gives_up(&mut self, _: &Shared<E::Adapter>, _: usize, _: &Failure, _: usize) {}
 
     fn has_turn(&mut self) {
         self.has_more = true;
     }
 }
 
-impl host::SharedMemory for State {}
+impl<E: Environment> host::SharedMemory for State<E> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{address, domain};
+
+    /// Of peers whose addresses nobody looks up.
+    struct NoVector;
+
+    impl Vector for NoVector {
+        fn name(&self, _: fi::Address) -> Option<PeerName> {
+            None
+        }
+
+        fn address(&self, _: PeerName) -> Option<fi::Address> {
+            None
+        }
+    }
 
     #[test]
     fn messages_skip_flow_control_by_one_address_of_a_peer_until_it_is_marked() {
-        let mut peers = Peers::new(Arc::new(AddressVector::new(domain())), address(1).name());
+        let mut peers = Peers::new(Arc::new(NoVector), PeerName { job: 1, rank: 1 });
         let route = Route::new(0, EndpointId::from_index(3));
-        let short_cuts = |peers: &Peers| {
+        let short_cuts = |peers: &Peers<NoVector>| {
             let of_kind = |kind| [0, 5].map(|address| peers.short_cut(address, kind));
             [of_kind(Kind::Tagged), of_kind(Kind::Message)]
         };

@@ -12,15 +12,15 @@
 
 use std::time::{Duration, Instant};
 
-use ibex::messenger::host::{Memory as _, Process as _};
-use ibex::messenger::rails::completions::ByRail;
-use ibex::transport::Completion as Event;
+use crate::messenger::host::{Memory as _, Process as _};
+use crate::messenger::rails::completions::ByRail;
+use crate::transport::Completion as Event;
 use ibex_ffi::verbs::InlineSpan;
 
-use super::data::Data;
+use super::environment::{Data as _, Environment};
+use super::reports::Reports;
 use super::request::Request;
 use super::{OURSELVES, Shared, State};
-use crate::endpoint::reports::Reports;
 
 const DISCONNECT: u8 = 4;
 
@@ -30,22 +30,32 @@ const VERSION: u8 = 1;
 /// it.
 const LEAVING: Duration = Duration::from_secs(1);
 
-impl State {
+impl<E: Environment> State<E> {
     /// Waits until all messages have arrived whose sends were reported, or that were injected, except those to lost
     /// peers; at most as long as a peer may take to answer. What is outstanding ends without a report.
-    pub(crate) fn disconnect(&mut self, shared: &Shared) {
-        self.reports = Reports::default();
+    pub fn disconnect(&mut self, shared: &Shared<E::Adapter>) {
+        self.stop_reporting();
         self.drain(shared, shared.enter_port(0).map_or(Duration::ZERO, |port| port.connect_timeout()));
+        self.say_that_it_leaves(shared);
+        self.drain(shared, LEAVING);
+    }
+
+    /// Lets all that is outstanding end without a report.
+    pub fn stop_reporting(&mut self) {
+        self.reports = Reports::default();
+    }
+
+    /// Tells all connected peers that the endpoint leaves.
+    pub fn say_that_it_leaves(&mut self, shared: &Shared<E::Adapter>) {
         if let Some(mut port) = shared.enter_port(0) {
             for to in port.endpoints() {
                 // Who is not connected, or has no room, hears nothing.
                 let _ = port.send_inline(to, DISCONNECT, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
             }
         }
-        self.drain(shared, LEAVING);
     }
 
-    fn drain(&mut self, shared: &Shared, longest: Duration) {
+    fn drain(&mut self, shared: &Shared<E::Adapter>, longest: Duration) {
         let begin = Instant::now();
         self.progress(shared);
         while self.owes_messages(shared) && begin.elapsed() < longest {
@@ -56,10 +66,10 @@ impl State {
 
     /// Whether a message has not arrived that a peer may still take, and whose send the program counts as done. One
     /// that ends by the peer's answer is outstanding: if it is posted, the adapter's acknowledgement is enough.
-    fn owes_messages(&mut self, shared: &Shared) -> bool {
+    pub fn owes_messages(&mut self, shared: &Shared<E::Adapter>) -> bool {
         let peers = &self.peers;
-        let is_owed = |of: &Request| {
-            matches!(of.core.data, Data::Copied(_))
+        let is_owed = |of: &Request<E>| {
+            of.core.data.is_copied()
                 && of.core.role.ends_when_sent()
                 && of.core.peer != OURSELVES
                 && !peers.has_left(of.core.route.to())
@@ -69,7 +79,7 @@ impl State {
     }
 
     /// Notes that a peer has left, if this completion says so.
-    pub(super) fn takes_disconnect(&mut self, shared: &Shared, event: &Event) -> bool {
+    pub fn takes_disconnect(&mut self, shared: &Shared<E::Adapter>, event: &Event) -> bool {
         let Event::Message { ref message, immediate, qp_num, .. } = *event else { return false };
         if immediate.tag() != DISCONNECT {
             return false;

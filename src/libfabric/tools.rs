@@ -5,20 +5,23 @@
 //! Grade: hot; one load and one branch without a trace. Threads: the one that has entered the endpoint. Tests:
 //! `hw-tests`.
 
-use ibex::flight::{self, NO_PORT, NOBODY, record};
-use ibex::messenger::events::Event;
-use ibex::messenger::host::{self, Process as _, Tools};
-use ibex::messenger::matching::{ADDR_UNSPEC, FiTag};
-use ibex::messenger::path_taken::PathTaken;
-use ibex::messenger::request::Role;
-use ibex::messenger::route::Account;
+use crate::flight::{self, NO_PORT, NOBODY, record};
+use crate::messenger::events::Event;
+use crate::messenger::host::{self, Process as _, Tools};
+use crate::messenger::matching::{ADDR_UNSPEC, FiTag};
+use crate::messenger::path_taken::PathTaken;
+use crate::messenger::request::Role;
+use crate::messenger::route::Account;
 
+use super::environment::{Data as _, Environment, Recorder};
 use super::request::Handle;
 use super::{Kind, Shared, State};
-use crate::recording::{CONTEXT, MATCHING, Recording};
+
+/// Number of elements of the events of requests and messages.
+pub const ELEMENTS: usize = 10;
 
 /// What events say of a message, or of a search for one.
-pub(crate) struct Spec {
+pub struct Spec {
     of: Kind,
     peer: u64,
     tag: FiTag,
@@ -34,21 +37,21 @@ const ANY: i64 = -1;
 /// A peer whose rank is not known: no process has it.
 const UNKNOWN: i64 = i32::MAX as i64;
 
-impl Tools for State {
-    type Listeners = &'static Recording;
+impl<E: Environment> Tools for State<E> {
+    type Listeners = E::Recorder;
     type Spec = Spec;
 
     #[inline(always)]
-    fn listeners(&mut self, _: Kind) -> Option<&'static Recording> {
+    fn listeners(&mut self, _: Kind) -> Option<E::Recorder> {
         self.recording
     }
 
     #[inline(always)]
-    fn listeners_of(&mut self, _: Handle) -> Option<&'static Recording> {
+    fn listeners_of(&mut self, _: Handle) -> Option<E::Recorder> {
         self.recording
     }
 
-    fn wants(to: &'static Recording, event: Event) -> bool {
+    fn wants(to: E::Recorder, event: Event) -> bool {
         to.wants(event)
     }
 
@@ -64,22 +67,22 @@ impl Tools for State {
         ((spec.peer, spec.tag), spec.length)
     }
 
-    fn raise(&mut self, to: &'static Recording, event: Event, id: u64, request: Handle) {
+    fn raise(&mut self, to: E::Recorder, event: Event, id: u64, request: Handle) {
         let of = self.requests.get(request);
-        let (core, buffer) = (&of.core, of.core.data.start().map_or(0, <*const u8>::addr));
+        let (core, buffer) = (&of.core, of.core.data.address().unwrap_or(0) as usize);
         let (is_send, length) = (core.role != Role::Receive, host::Data::length(&core.data));
         let mut spec = Spec { of: of.call.kind, peer: core.peer, tag: core.tag, length, is_send, buffer };
         self.raise_of_message(to, event, id, &mut spec);
     }
 
-    fn raise_of_message(&mut self, to: &'static Recording, event: Event, id: u64, spec: &mut Spec) {
+    fn raise_of_message(&mut self, to: E::Recorder, event: Event, id: u64, spec: &mut Spec) {
         let (queues, _) = &self.queues[spec.of as usize];
         let peer = match spec.peer {
             ADDR_UNSPEC => ANY,
             peer => self.peers.rank(peer).map_or(UNKNOWN, i64::from),
         };
-        let (context, operation) = (CONTEXT + spec.of as u32, u64::from(!spec.is_send));
-        let elements: [u64; MATCHING] = [
+        let (context, operation) = (E::Recorder::CONTEXT + spec.of as u32, u64::from(!spec.is_send));
+        let elements: [u64; ELEMENTS] = [
             id,
             spec.length as u64,
             spec.buffer as u64,
@@ -94,12 +97,12 @@ impl Tools for State {
         to.put(event, &elements);
     }
 
-    fn raise_path(&mut self, to: &'static Recording, request: Handle, message: (u64, usize), path: PathTaken) {
+    fn raise_path(&mut self, to: E::Recorder, request: Handle, message: (u64, usize), path: PathTaken) {
         let of = self.requests.get(request);
         put_path(to, (of.core.watched.id, of.call.kind), message, path);
     }
 
-    fn raise_path_of_message(&mut self, to: &'static Recording, id: u64, spec: &Spec, path: PathTaken) {
+    fn raise_path_of_message(&mut self, to: E::Recorder, id: u64, spec: &Spec, path: PathTaken) {
         put_path(to, (id, spec.of), (0, spec.length), path);
     }
 
@@ -107,7 +110,7 @@ impl Tools for State {
         self.peers.rank(peer).unwrap_or(u32::MAX)
     }
 
-    fn record_flow(&mut self, shared: &Shared, held_back: Option<Account>) {
+    fn record_flow(&mut self, shared: &Shared<E::Adapter>, held_back: Option<Account>) {
         let name = held_back.and_then(|Account(route)| shared.enter_port(0)?.peer_name(route.to()));
         let kind = match held_back {
             Some(_) => flight::Kind::SenderHeldBack,
@@ -118,10 +121,10 @@ impl Tools for State {
     }
 }
 
-/// Records the path of a message, with the elements of [`ibex::events::ProtocolEvent`].
-fn put_path(to: &Recording, (id, of): (u64, Kind), (message, length): (u64, usize), path: PathTaken) {
+/// Records the path of a message, with the elements of [`crate::events::ProtocolEvent`].
+fn put_path<R: Recorder>(to: R, (id, of): (u64, Kind), (message, length): (u64, usize), path: PathTaken) {
     let PathTaken { protocol, reason, port, queue_pair, rails } = path;
-    let numbers = [CONTEXT + of as u32, protocol as u32, reason as u32, port, queue_pair, rails].map(u64::from);
+    let numbers = [R::CONTEXT + of as u32, protocol as u32, reason as u32, port, queue_pair, rails].map(u64::from);
     let [context, protocol, reason, port, queue_pair, rails] = numbers;
     to.put(Event::Protocol, &[id, message, length as u64, context, protocol, reason, port, queue_pair, rails]);
 }

@@ -2,37 +2,38 @@
 //! Progress: polls the port and hands what it reports to the messenger.
 //!
 //! Called when a program reads a completion queue or a counter, and by calls that search. Grade: hot. Threads: the one
-//! that has entered the endpoint. Tests: `hw-tests`.
+//! that has entered the endpoint. Tests: `simulation`, `hw-tests`.
 
 use std::cell::RefMut;
 
-use ibex::events::{self, Safety};
-use ibex::messenger::host::Process as _;
-use ibex::messenger::rails::completions::{self, Receiver};
-use ibex::messenger::send;
+use crate::events::{self, Safety};
+use crate::messenger::host::Process as _;
+use crate::messenger::rails::completions::{self, Receiver};
+use crate::messenger::send;
 
+use super::environment::{Environment, Others as _};
 use super::{Polled, Shared, State};
-use crate::sys;
 
-impl State {
-    /// Takes one batch of completions, and sends the messages whose turn it is.
+impl<E: Environment> State<E> {
+    /// Takes one batch of completions, and sends the messages whose turn it is. Returns the number of completions.
     #[inline(never)]
-    pub(crate) fn progress(&mut self, shared: &Shared) {
-        self.progress_here(shared);
+    pub fn progress(&mut self, shared: &Shared<E::Adapter>) -> usize {
+        self.progress_here(shared)
     }
 
     /// [`Self::progress`], inlined into its callers.
     #[inline(always)]
-    pub(crate) fn progress_here(&mut self, shared: &Shared) {
-        self.poll_here(shared);
+    pub fn progress_here(&mut self, shared: &Shared<E::Adapter>) -> usize {
+        let count = self.poll_here(shared);
         if self.has_more {
             self.take_turns(shared);
         }
+        count
     }
 
     #[cold]
     #[inline(never)]
-    fn take_turns(&mut self, shared: &Shared) {
+    fn take_turns(&mut self, shared: &Shared<E::Adapter>) {
         if !self.messenger.flow.turns.is_empty() {
             send::in_turns(shared, self, |state| _ = state.poll(shared));
         }
@@ -44,12 +45,9 @@ impl State {
 
     /// Progresses until there is nothing to do, and has the port's channel wake those who sleep when there is. Called
     /// before a thread sleeps.
-    pub(crate) fn arm(&mut self, shared: &Shared) {
-        if let Some(mut port) = shared.enter_port(0)
-            && let Err(error) = port.arm()
-        {
-            // A thread that sleeps progresses at each tick.
-            crate::log::line(sys::FI_LOG_WARN, sys::FI_LOG_CQ, &format!("arming a completion queue: {error}"));
+    pub fn arm(&mut self, shared: &Shared<E::Adapter>) {
+        if let Some(mut port) = shared.enter_port(0) {
+            E::arm(&mut port);
         }
         while self.poll(shared) > 0 {
             self.leave(shared);
@@ -58,13 +56,13 @@ impl State {
     }
 
     #[inline(never)]
-    fn poll(&mut self, shared: &Shared) -> usize {
+    fn poll(&mut self, shared: &Shared<E::Adapter>) -> usize {
         self.poll_here(shared)
     }
 
     /// Takes a batch. Returns the number of completions.
     #[inline(always)]
-    fn poll_here(&mut self, shared: &Shared) -> usize {
+    fn poll_here(&mut self, shared: &Shared<E::Adapter>) -> usize {
         let Ok(mut polled) = shared.polled.try_borrow_mut() else { return 0 };
         let Polled { port, batch: Some(batch) } = &mut *polled else { return 0 };
         let done = port.poll_direct(batch, Receiver::<_, false>::new(self, 0, None));
@@ -76,7 +74,7 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn handle(&mut self, shared: &Shared, mut polled: RefMut<'_, Polled>) {
+    fn handle(&mut self, shared: &Shared<E::Adapter>, mut polled: RefMut<'_, Polled<E::Adapter>>) {
         if self.recording.is_some() {
             self.peers.learn(&polled.port);
         }
@@ -85,7 +83,7 @@ impl State {
         drop(polled);
         for completion in batch.completions() {
             if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
-                self.handle_one_sided(shared, completion);
+                E::Others::handle(self, shared, completion);
             }
         }
         let mut polled = shared.polled.borrow_mut();

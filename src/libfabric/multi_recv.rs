@@ -4,28 +4,27 @@
 //! before the receives that were posted after it.
 //!
 //! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `calls.rs`,
-//! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
+//! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests:
+//! `simulation`, `hw-tests`.
 
-use ibex::messenger::events::{self, Event};
-use ibex::messenger::header::WireEnvelope as _;
-use ibex::messenger::matching::{FiTag, Tagged};
-use ibex::messenger::request::Role;
+use crate::messenger::events::{self, Event};
+use crate::messenger::header::WireEnvelope as _;
+use crate::messenger::matching::{FiTag, Tagged};
+use crate::messenger::request::Role;
 
 use super::calls::Wanted;
-use super::data::Piece;
+use super::completion::Completion;
+use super::environment::{Data, Environment, Piece};
 use super::request::{Call, Handle};
-use super::{Shared, State};
-use crate::cq::Completion;
-use crate::entry::Result;
-use crate::sys;
+use super::{PieceOf, Result, Shared, State, fi};
 
 /// A buffer for several messages.
-pub(super) struct Buffer {
+pub(super) struct Buffer<P> {
     call: Call,
     /// The messages that its receives take.
     from: (u64, FiTag),
     /// The part behind the messages that have matched.
-    rest: Piece,
+    rest: P,
     /// Least room for a further message, bytes.
     least: usize,
     /// Number of its receives, posted or matched.
@@ -35,15 +34,20 @@ pub(super) struct Buffer {
 }
 
 /// The buffers of an endpoint.
-#[derive(Default)]
-pub(super) struct Buffers {
-    all: Vec<Option<Buffer>>,
+pub(super) struct Buffers<P> {
+    all: Vec<Option<Buffer<P>>>,
     /// Those whose next receive is to be posted.
     due: Vec<usize>,
 }
 
-impl Buffers {
-    fn get(&mut self, buffer: usize) -> &mut Buffer {
+impl<P> Default for Buffers<P> {
+    fn default() -> Self {
+        Buffers { all: Vec::new(), due: Vec::new() }
+    }
+}
+
+impl<P: Piece> Buffers<P> {
+    fn get(&mut self, buffer: usize) -> &mut Buffer<P> {
         self.all[buffer].as_mut().expect("it has receives")
     }
 
@@ -58,7 +62,7 @@ impl Buffers {
         let known = self.get(buffer);
         known.receives -= 1;
         if known.receives == 0 && !known.has_room() {
-            completion.flags |= sys::FI_MULTI_RECV;
+            completion.flags |= fi::FI_MULTI_RECV;
             self.all[buffer] = None;
         }
     }
@@ -76,25 +80,25 @@ impl Buffers {
     }
 }
 
-impl Buffer {
+impl<P: Piece> Buffer<P> {
     fn has_room(&self) -> bool {
         self.rest.length() >= self.least.max(1)
     }
 }
 
-impl State {
+impl<E: Environment> State<E> {
     /// Posts a buffer for several messages. `least`: `FI_OPT_MIN_MULTI_RECV`.
-    pub(crate) fn receive_several(
+    pub(super) fn receive_several(
         &mut self,
-        shared: &Shared,
+        shared: &Shared<E::Adapter>,
         call: Call,
         wanted: Wanted,
-        (rest, least): (Piece, usize),
+        (rest, least): (PieceOf<E>, usize),
     ) -> Result<()> {
         let from = self.wanted(shared, wanted)?;
         let buffer = Buffer { call, from, rest, least, receives: 0, is_queued: false };
         if !buffer.has_room() {
-            return Err(sys::FI_EINVAL);
+            return Err(fi::FI_EINVAL);
         }
         let place = self.buffers.all.iter().position(Option::is_none).unwrap_or_else(|| {
             self.buffers.all.push(None);
@@ -108,7 +112,7 @@ impl State {
     }
 
     /// Posts the receives that are due. No port is entered.
-    pub(super) fn post_due(&mut self, shared: &Shared) {
+    pub fn post_due(&mut self, shared: &Shared<E::Adapter>) {
         while let Some(place) = self.buffers.due.pop() {
             let (receive, from) = self.next_receive(place);
             let kind = self.requests.get(receive).call.kind;
@@ -124,7 +128,7 @@ impl State {
     fn next_receive(&mut self, place: usize) -> (Handle, (u64, FiTag)) {
         let known = self.buffers.get(place);
         known.receives += 1;
-        let (call, from, rest) = (known.call, known.from, known.rest);
+        let (call, from, rest) = (known.call, known.from, known.rest.clone());
         let (receive, request) = self.requests.take(Role::Receive, from, call);
         request.core.data.set(rest);
         (request.buffer, request.is_plain) = (Some(place), false);
@@ -134,7 +138,7 @@ impl State {
     /// Notes the match of a receive, which may be one of a buffer: then a receive for the rest follows. A message that
     /// has just arrived has taken it out of the queue; one that had arrived before kept it from being posted.
     #[inline(always)]
-    pub(super) fn note_match(&mut self, receive: Handle, length: usize) {
+    pub fn note_match(&mut self, receive: Handle, length: usize) {
         if let Some(buffer) = self.requests.get(receive).buffer {
             self.follow(receive, buffer, length);
         }

@@ -2,50 +2,50 @@
 //! What a program calls: sends, receives, searches (`FI_PEEK`) and cancels; and the completions that they report.
 //!
 //! A short send to a peer that needs no flow control is posted without a request. Grade: hot. Threads: the one that has
-//! entered the endpoint. Tests: `hw-tests`.
+//! entered the endpoint. Tests: `simulation`, `hw-tests`.
 
-use ibex::messenger::events::{self, Event};
-use ibex::messenger::header::{Header, Match, WireEnvelope as _};
-use ibex::messenger::host::{Data as _, Process as _};
-use ibex::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
-use ibex::messenger::receive::probe;
-use ibex::messenger::receive::queues::FIRST;
-use ibex::messenger::receive::search::{self, Posting};
-use ibex::messenger::request::{Mode, Role};
-use ibex::messenger::send;
-use ibex::transport::Sent;
+use crate::messenger::events::{self, Event};
+use crate::messenger::header::{Header, Match, WireEnvelope as _};
+use crate::messenger::host::{Data as _, Process as _};
+use crate::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
+use crate::messenger::receive::probe;
+use crate::messenger::receive::queues::FIRST;
+use crate::messenger::receive::search::{self, Posting};
+use crate::messenger::request::{Mode, Role};
+use crate::messenger::send;
+use crate::transport::Sent;
 use ibex_ffi::verbs::InlineSpan;
 
-use super::data::{Data, Piece};
+use super::completion::{Completion, Failure};
+use super::environment::{Data as _, Environment, Others as _};
 use super::request::{Call, Handle, Hears, Outcome, Request};
-use super::{Kind, Shared, State, tag};
-use crate::cq::{Completion, Failure};
-use crate::entry::Result;
-use crate::sys;
+use super::{Kind, PieceOf, Result, Shared, State, fi, tag};
 
 /// Where a message goes, and what it carries besides its data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message {
+pub struct Message {
     /// The receiver, in the address vector.
-    pub(crate) to: sys::fi_addr_t,
-    pub(crate) tag: u64,
+    pub to: fi::Address,
+    /// Its tag.
+    pub tag: u64,
     /// Remote CQ data.
-    pub(crate) data: Option<u64>,
+    pub data: Option<u64>,
 }
 
 /// Which messages a receive or a search takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// The sender in the address vector, or `FI_ADDR_UNSPEC`.
-    pub(crate) from: sys::fi_addr_t,
-    pub(crate) tag: u64,
+    pub from: fi::Address,
+    /// The tag.
+    pub tag: u64,
     /// Bits of the tag that are not compared.
-    pub(crate) ignore: u64,
+    pub ignore: u64,
 }
 
 /// What happens to the message that a search finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(super) enum Found {
     /// It stays for later receives.
     Stays,
     /// It is claimed: [`State::receive_claimed`] with the same context receives it.
@@ -55,7 +55,7 @@ pub(crate) enum Found {
 }
 
 /// Flags by which a send completes once its message was delivered, or matched.
-pub(crate) const DELIVERED: u64 = sys::FI_DELIVERY_COMPLETE | sys::FI_MATCH_COMPLETE;
+pub const DELIVERED: u64 = fi::FI_DELIVERY_COMPLETE | fi::FI_MATCH_COMPLETE;
 
 /// A completion, or a failure, that is to be reported.
 pub(super) struct Report {
@@ -72,31 +72,33 @@ pub(super) fn completion_of(call: Call, tag: u64, data: Option<u64>, length: usi
     let rest = Completion::default();
     let completion = Completion { context: call.context, flags: call.kind.received(), length, tag, ..rest };
     match data {
-        Some(data) => Completion { flags: completion.flags | sys::FI_REMOTE_CQ_DATA, data, ..completion },
+        Some(data) => Completion { flags: completion.flags | fi::FI_REMOTE_CQ_DATA, data, ..completion },
         None => completion,
     }
 }
 
-impl State {
+impl<E: Environment> State<E> {
     /// Starts a send. `mode`: what its completion says of the message, besides that its memory is free.
     /// `is_injected`: the program reuses the memory at once.
-    pub(crate) fn send(
+    pub(super) fn send(
         &mut self,
-        shared: &Shared,
+        shared: &Shared<E::Adapter>,
         call: Call,
         message: Message,
-        data: Data,
+        data: E::Data,
         (mode, is_injected): (Mode, bool),
     ) -> Result<()> {
         if mode == Mode::Standard
             && self.recording.is_none()
-            && let Some(span) = data.span()
-            && self.is_sent_at_once(shared, call.kind, message, span)
+            && data.inline(|span| self.is_sent_at_once(shared, call.kind, message, span)) == Some(true)
         {
             self.report_send(call);
             return Ok(());
         }
-        let route = self.route(shared, message.to).ok_or(sys::FI_EINVAL)?;
+        let route = self.route(shared, message.to).ok_or(fi::FI_EINVAL)?;
+        // The receiver may read a long message where it is when the send begins.
+        let is_long = data.length() > shared.eager_limit(route);
+        let data = if is_injected && is_long { data.copied() } else { data };
         let of = (route.bits(), tag(message.tag, message.data));
         let (send, request) = self.requests.take(Role::Send(mode), of, call);
         request.core.data = data;
@@ -112,14 +114,14 @@ impl State {
     /// Sends a short message of one piece, with the endpoint's default flags, without a request. Returns false if it
     /// cannot do so now.
     #[inline(always)]
-    pub(crate) fn is_sent_plainly(
+    pub fn is_sent_plainly(
         &mut self,
-        shared: &Shared,
+        shared: &Shared<E::Adapter>,
         (kind, context): (Kind, usize),
         message: Message,
-        piece: Piece,
+        span: InlineSpan<'_>,
     ) -> bool {
-        let is_sent = self.sends_plainly && self.is_sent_at_once(shared, kind, message, piece.span());
+        let is_sent = self.sends_plainly && self.is_sent_at_once(shared, kind, message, span);
         if is_sent {
             self.reports.sent(Completion { context, flags: kind.sent(), ..Completion::default() });
         }
@@ -129,29 +131,41 @@ impl State {
     /// Sends a short message of one piece, which reports nothing, without a request. Returns false if it cannot do so
     /// now.
     #[inline(always)]
-    pub(crate) fn is_injected_plainly(&mut self, shared: &Shared, kind: Kind, message: Message, piece: Piece) -> bool {
-        self.injects_plainly && self.is_sent_at_once(shared, kind, message, piece.span())
+    pub fn is_injected_plainly(
+        &mut self,
+        shared: &Shared<E::Adapter>,
+        kind: Kind,
+        message: Message,
+        span: InlineSpan<'_>,
+    ) -> bool {
+        self.injects_plainly && self.is_sent_at_once(shared, kind, message, span)
     }
 
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
     #[inline(always)]
-    fn is_sent_at_once(&mut self, shared: &Shared, kind: Kind, message: Message, span: InlineSpan<'_>) -> bool {
+    fn is_sent_at_once(
+        &mut self,
+        shared: &Shared<E::Adapter>,
+        kind: Kind,
+        message: Message,
+        span: InlineSpan<'_>,
+    ) -> bool {
         let Some(route) = self.peers.short_cut(message.to, kind) else { return false };
         let envelope = Tagged { source: ADDR_UNSPEC, tag: message.tag, data: message.data };
         let header = Header::eager(Match { context: kind as u32, envelope });
         let Some(mut port) = shared.enter_port(0) else { return false };
-        port.send_inline(route.to(), Shared::TAG, header[..].into(), span) == Ok(Sent::Posted)
+        port.send_inline(route.to(), Shared::<E::Adapter>::TAG, header[..].into(), span) == Ok(Sent::Posted)
     }
 
     /// Posts a receive of one piece with the endpoint's default flags. Returns false if they ask for something else, or
     /// the receive cannot be posted.
     #[inline(always)]
-    pub(crate) fn is_received_plainly(
+    pub fn is_received_plainly(
         &mut self,
-        shared: &Shared,
+        shared: &Shared<E::Adapter>,
         (kind, context): (Kind, usize),
         wanted: Wanted,
-        piece: Piece,
+        piece: PieceOf<E>,
     ) -> bool {
         if !self.receives_plainly[kind as usize] {
             return false;
@@ -166,7 +180,13 @@ impl State {
     }
 
     /// Posts a receive.
-    pub(crate) fn receive(&mut self, shared: &Shared, call: Call, wanted: Wanted, data: Data) -> Result<()> {
+    pub(super) fn receive(
+        &mut self,
+        shared: &Shared<E::Adapter>,
+        call: Call,
+        wanted: Wanted,
+        data: E::Data,
+    ) -> Result<()> {
         let of = self.wanted(shared, wanted)?;
         let (receive, request) = self.requests.take(Role::Receive, of, call);
         request.core.data = data;
@@ -177,7 +197,13 @@ impl State {
 
     /// Gives a receive the message that it takes, or posts it. Returns whether it is posted.
     #[inline(always)]
-    pub(super) fn post(&mut self, shared: &Shared, kind: Kind, receive: Handle, (source, tag): (u64, FiTag)) -> bool {
+    pub fn post(
+        &mut self,
+        shared: &Shared<E::Adapter>,
+        kind: Kind,
+        receive: Handle,
+        (source, tag): (u64, FiTag),
+    ) -> bool {
         let pattern = || Tagged::pattern(source, tag);
         let posting = match self.recording {
             None => search::post_to(shared, self, kind, receive, pattern),
@@ -193,20 +219,20 @@ impl State {
 
     /// Returns the source and the tag that a receive or a search takes, in the terms of the messenger.
     #[inline(always)]
-    pub(super) fn wanted(&mut self, shared: &Shared, wanted: Wanted) -> Result<(u64, FiTag)> {
+    pub(super) fn wanted(&mut self, shared: &Shared<E::Adapter>, wanted: Wanted) -> Result<(u64, FiTag)> {
         let source = match wanted.from {
-            sys::FI_ADDR_UNSPEC => ADDR_UNSPEC,
-            from => self.route(shared, from).ok_or(sys::FI_EINVAL)?.bits(),
+            fi::FI_ADDR_UNSPEC => ADDR_UNSPEC,
+            from => self.route(shared, from).ok_or(fi::FI_EINVAL)?.bits(),
         };
         Ok((source, FiTag { tag: wanted.tag, ignore: wanted.ignore, data: None }))
     }
 
     /// Searches the unexpected messages. The completion says what was found, or that nothing was.
-    pub(crate) fn peek(&mut self, shared: &Shared, call: Call, wanted: Wanted, found: Found) -> Result<()> {
+    pub(super) fn peek(&mut self, shared: &Shared<E::Adapter>, call: Call, wanted: Wanted, found: Found) -> Result<()> {
         self.progress(shared);
         let of = self.wanted(shared, wanted)?;
         let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
-            self.fail_receive(call, sys::FI_ENOMSG, "no message that matches the search has arrived");
+            self.fail_receive(call, fi::FI_ENOMSG, "no message that matches the search has arrived");
             self.leave(shared);
             return Ok(());
         };
@@ -224,8 +250,13 @@ impl State {
 
     /// Receives the message that a search with the same context has claimed. Without `data`, drops it, and reports the
     /// same as the search.
-    pub(crate) fn receive_claimed(&mut self, shared: &Shared, call: Call, data: Option<Data>) -> Result<()> {
-        let (message, completion, source) = self.claimed.remove(&call.context).ok_or(sys::FI_EINVAL)?;
+    pub(super) fn receive_claimed(
+        &mut self,
+        shared: &Shared<E::Adapter>,
+        call: Call,
+        data: Option<E::Data>,
+    ) -> Result<()> {
+        let (message, completion, source) = self.claimed.remove(&call.context).ok_or(fi::FI_EINVAL)?;
         let Some(data) = data else {
             self.complete(call, completion, Some(source));
             self.drop_message(shared, call.kind, message);
@@ -235,7 +266,7 @@ impl State {
         Ok(())
     }
 
-    fn receive_probed(&mut self, shared: &Shared, call: Call, message: MessageHandle, data: Data) {
+    fn receive_probed(&mut self, shared: &Shared<E::Adapter>, call: Call, message: MessageHandle, data: E::Data) {
         let (receive, request) = self.requests.take(Role::Receive, (ADDR_UNSPEC, tag(0, None)), call);
         request.core.data = data;
         probe::receive(shared, self, receive, message);
@@ -243,18 +274,18 @@ impl State {
     }
 
     /// Receives no byte of a message, and reports nothing.
-    fn drop_message(&mut self, shared: &Shared, kind: Kind, message: MessageHandle) {
+    fn drop_message(&mut self, shared: &Shared<E::Adapter>, kind: Kind, message: MessageHandle) {
         self.receive_probed(
             shared,
             Call { context: 0, kind, is_reported: false, hears: Hears::Nobody },
             message,
-            Data::NONE,
+            E::Data::NONE,
         );
     }
 
     /// Cancels a posted receive with this context: it ends with `FI_ECANCELED`. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, context: usize) -> bool {
-        let posted = |(receive, of): (Handle, &Request)| {
+    pub fn cancel(&mut self, context: usize) -> bool {
+        let posted = |(receive, of): (Handle, &Request<E>)| {
             (of.call.context == context && of.core.role == Role::Receive).then_some((receive, of.call, of.core.posted))
         };
         let posted: Vec<_> = self.requests.active().filter_map(posted).collect();
@@ -268,7 +299,7 @@ impl State {
                 for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
                     events::raise(self, receive, event);
                 }
-                self.fail_receive(call, sys::FI_ECANCELED, "the receive was cancelled");
+                self.fail_receive(call, fi::FI_ECANCELED, "the receive was cancelled");
                 self.requests.give_back(receive);
             }
             is_cancelled
@@ -282,10 +313,10 @@ impl State {
 
     /// Reports a whole message, if its receive is plain and the address of its source known. Returns whether it did.
     #[inline(always)]
-    pub(super) fn reports_at_once(&mut self, receive: Handle, outcome: &Outcome) -> bool {
+    pub fn reports_at_once(&mut self, receive: Handle, outcome: &Outcome) -> bool {
         let known = self.requests.get(receive);
         let source = self.peers.address(outcome.source);
-        if !known.is_plain || outcome.is_truncated || source == sys::FI_ADDR_NOTAVAIL || !self.late.is_empty() {
+        if !known.is_plain || outcome.is_truncated || source == fi::FI_ADDR_NOTAVAIL || !self.late.is_empty() {
             return false;
         }
         let FiTag { tag, data, .. } = outcome.tag;
@@ -296,7 +327,7 @@ impl State {
 
     /// Reports the end of a request.
     #[inline(never)]
-    pub(super) fn report(&mut self, request: Handle) {
+    pub fn report(&mut self, request: Handle) {
         let known = self.requests.get(request);
         let (call, role, room) = (known.call, known.core.role, known.core.data.length());
         if role != Role::Receive {
@@ -304,14 +335,14 @@ impl State {
         }
         let Some(outcome) = known.outcome else { return };
         let FiTag { tag, data, .. } = outcome.tag;
-        let (buffer, start) = (known.buffer, known.core.data.start().map_or(0, <*const u8>::addr));
+        let (buffer, start) = (known.buffer, known.core.data.address().unwrap_or(0) as usize);
         let mut completion = completion_of(call, tag, data, outcome.length.min(room));
         if let Some(buffer) = buffer {
             self.buffers.report(buffer, start, &mut completion);
         }
         if outcome.length > room {
             let (excess, text) = (outcome.length - room, "the message is longer than the receive");
-            let failure = Some(Failure { error: sys::FI_ETRUNC, excess, text });
+            let failure = Some(Failure { error: fi::FI_ETRUNC, excess, text });
             return self.report_late(Report { call, completion, source: Some(outcome.source), failure });
         }
         self.complete(call, completion, Some(outcome.source));
@@ -322,7 +353,7 @@ impl State {
         if let Some(source) = source {
             completion.source = self.peers.address(source);
         }
-        if self.late.is_empty() && (source.is_none() || completion.source != sys::FI_ADDR_NOTAVAIL) {
+        if self.late.is_empty() && (source.is_none() || completion.source != fi::FI_ADDR_NOTAVAIL) {
             return self.reports.completed(call, completion);
         }
         self.report_late(Report { call, completion, source, failure: None });
@@ -336,9 +367,9 @@ impl State {
 
     /// Makes the reports that wait for the address of a source. No port is entered.
     #[cold]
-    pub(crate) fn put_late(&mut self, shared: &Shared) {
+    pub fn put_late(&mut self, shared: &Shared<E::Adapter>) {
         while let Some(Report { call, mut completion, source, failure }) = self.late.pop_front() {
-            completion.source = source.map_or(sys::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
+            completion.source = source.map_or(fi::FI_ADDR_NOTAVAIL, |source| self.address_of(shared, source));
             match failure {
                 None => self.reports.completed(call, completion),
                 Some(failure) => self.reports.failed(call, completion, failure),
@@ -354,7 +385,7 @@ impl State {
 
     /// Ends a call, or a poll, once no port is entered.
     #[inline(always)]
-    pub(crate) fn leave(&mut self, shared: &Shared) {
+    pub fn leave(&mut self, shared: &Shared<E::Adapter>) {
         if self.has_more {
             self.end_more(shared);
         }
@@ -362,7 +393,7 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn end_more(&mut self, shared: &Shared) {
+    fn end_more(&mut self, shared: &Shared<E::Adapter>) {
         if self.messenger.rails.lost.is_due() {
             self.end_lost(shared);
         }
@@ -372,14 +403,13 @@ impl State {
         if !self.late.is_empty() {
             self.put_late(shared);
         }
-        if self.rma.is_due() {
-            self.send_notices(shared);
-            self.take_steps(shared);
+        if self.others.is_due() {
+            E::Others::take_due(self, shared);
         }
         self.has_more = self.messenger.rails.lost.is_due()
             || self.buffers.are_due()
             || !self.late.is_empty()
-            || self.rma.is_due()
+            || self.others.is_due()
             || !self.messenger.flow.turns.is_empty()
             || self.recording.is_some();
     }

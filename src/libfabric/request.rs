@@ -1,47 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of an endpoint: operations from their call until their completion is reported.
 //!
-//! Grade: hot. Threads: the one that has entered the endpoint. Tests: `hw-tests`.
+//! Grade: hot. Threads: the one that has entered the endpoint. Tests: `simulation`, `hw-tests`.
 
-use ibex::messenger::events::Watched;
-use ibex::messenger::matching::{FiTag, Tagged};
-use ibex::messenger::receive::queues::FIRST;
-use ibex::messenger::request::{self, Role, Transfer};
-use ibex::messenger::route::Route;
+use crate::messenger::events::Watched;
+use crate::messenger::matching::{FiTag, Tagged};
+use crate::messenger::receive::queues::FIRST;
+use crate::messenger::request::{self, Role, Transfer};
+use crate::messenger::route::Route;
 
-use super::data::Data;
+use super::environment::{Data as _, Environment};
 use super::{Kind, State};
 
-pub(crate) type Core = request::Core<State>;
+/// The messenger's record of a request.
+pub(super) type Core<E> = request::Core<State<E>>;
+/// What a receive has matched.
 pub(super) type Outcome = request::Outcome<Tagged>;
 
 /// Names a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Handle(pub(super) u32);
+pub struct Handle(pub u32);
 
 /// What the completion of an operation says, besides its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub struct Call {
     /// The program's context of the operation, an address.
-    pub(crate) context: usize,
+    pub context: usize,
     /// Tagged or not.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Whether a successful completion is written.
-    pub(crate) is_reported: bool,
-    pub(crate) hears: Hears,
+    pub is_reported: bool,
+    /// Who hears of its end.
+    pub hears: Hears,
 }
 
 impl Call {
     /// Whether a successful end is one completion, and no more.
     #[inline(always)]
-    pub(crate) fn is_plain(self) -> bool {
+    pub fn is_plain(self) -> bool {
         self.is_reported && self.hears == Hears::Queue
     }
 }
 
 /// Who hears of the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hears {
+pub enum Hears {
     /// Its queue and its counters.
     All,
     /// Its queue: no counter counts it, or it is a search, which receives nothing.
@@ -50,37 +53,40 @@ pub(crate) enum Hears {
     Nobody,
 }
 
-pub(crate) struct Request {
-    pub(crate) core: Core,
-    pub(super) call: Call,
+/// An operation that has not ended.
+pub struct Request<E: Environment> {
+    /// The messenger's record.
+    pub core: Core<E>,
+    /// What its completion says.
+    pub call: Call,
     /// What a receive has matched.
-    pub(super) outcome: Option<Outcome>,
+    pub outcome: Option<Outcome>,
     /// The buffer for several messages whose receive this is.
-    pub(super) buffer: Option<usize>,
+    pub buffer: Option<usize>,
     /// Whether it is a receive whose end, if it succeeds, is one completion of its queue, and no more.
-    pub(super) is_plain: bool,
+    pub is_plain: bool,
     is_active: bool,
     /// The next free request, of one that is free.
     next: Handle,
 }
 
 /// The requests. One that is given back serves again, with its memory.
-pub(crate) struct Requests {
-    all: Vec<Request>,
+pub struct Requests<E: Environment> {
+    all: Vec<Request<E>>,
     /// The request that was given back last, or the one that [`Self::add`] makes next.
     free: Handle,
 }
 
-impl Default for Requests {
+impl<E: Environment> Default for Requests<E> {
     fn default() -> Self {
         Requests { all: Vec::new(), free: Handle(0) }
     }
 }
 
-impl Requests {
+impl<E: Environment> Requests<E> {
     /// Takes a request for this operation, which has no data yet.
     #[inline(always)]
-    pub(super) fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), call: Call) -> (Handle, &mut Request) {
+    pub fn take(&mut self, role: Role, (peer, tag): (u64, FiTag), call: Call) -> (Handle, &mut Request<E>) {
         let taken = self.free;
         if taken.0 as usize >= self.all.len() {
             self.add();
@@ -109,7 +115,7 @@ impl Requests {
             role: Role::Receive,
             peer: 0,
             tag: FiTag { tag: 0, ignore: 0, data: None },
-            data: Data::NONE,
+            data: E::Data::NONE,
             posted: 0,
             route: Route::UNKNOWN,
             transfer: Transfer::None,
@@ -121,24 +127,28 @@ impl Requests {
     }
 
     #[inline(always)]
-    pub(super) fn get(&mut self, request: Handle) -> &mut Request {
+    /// Returns a request in use.
+    pub fn get(&mut self, request: Handle) -> &mut Request<E> {
         &mut self.all[request.0 as usize]
     }
 
     /// Copies the data of a send that has not ended, because the program reuses their memory.
     pub(super) fn copy_data(&mut self, send: Handle) {
-        let Request { core, is_active: true, .. } = self.get(send) else { return };
-        core.data = core.data.copied();
+        if let Request { core, is_active: true, .. } = self.get(send)
+            && !core.data.is_copied()
+        {
+            core.data = core.data.copied();
+        }
     }
 
     /// Returns two requests.
-    pub(super) fn pair(&mut self, of: [Handle; 2]) -> [&mut Request; 2] {
+    pub(super) fn pair(&mut self, of: [Handle; 2]) -> [&mut Request<E>; 2] {
         self.all.get_disjoint_mut(of.map(|request| request.0 as usize)).expect("two requests")
     }
 
     /// Gives a request back, to which nothing refers any more.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, request: Handle) {
+    pub fn give_back(&mut self, request: Handle) {
         let next = self.free;
         let known = self.get(request);
         debug_assert!(known.is_active && matches!(known.core.transfer, Transfer::None), "its transfer has ended");
@@ -149,7 +159,7 @@ impl Requests {
     }
 
     /// Returns the requests in use.
-    pub(crate) fn active(&self) -> impl Iterator<Item = (Handle, &Request)> {
+    pub fn active(&self) -> impl Iterator<Item = (Handle, &Request<E>)> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, request)| request.is_active).map(|(index, request)| (Handle(index as u32), request))
     }
