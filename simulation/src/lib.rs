@@ -3,15 +3,17 @@
 //!
 //! Each process has the engine's transport, handshake and messenger as they are shipped. The adapters
 //! (`ibex::transport::adapter::simulated`) and their memory ([`memory`]) are simulated, and a host of the messenger
-//! ([`process`]) takes the place of the PML. A seed gives a random [`program`], and the schedule by which its [`world`]
-//! runs it: the history ([`history`]) of a seed is the same on every run and machine. The result is checked against a
-//! [`model`] of MPI's matching. [`shrink`] makes a failing program small. Not shipped; called by `cargo xtask simulate`
-//! (`main.rs`) and by the tests below. No unsafe code.
+//! ([`process`]) takes the place of the PML; or ([`libfabric`]) the provider's endpoints do as libfabric says. A seed
+//! gives a random [`program`], and the schedule by which its [`world`] runs it: the history ([`history`]) of a seed is
+//! the same on every run and machine. The result is checked against a [`model`] of MPI's matching. [`shrink`] makes a
+//! failing program small. Not shipped; called by `cargo xtask simulate` (`main.rs`) and by the tests below. No unsafe
+//! code.
 
 #![forbid(unsafe_code)]
 
 mod failure;
 mod history;
+pub mod libfabric;
 mod memory;
 pub mod model;
 mod process;
@@ -19,6 +21,7 @@ pub mod program;
 pub mod random;
 mod recorder;
 pub mod scale;
+mod schedule;
 pub mod shrink;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ pub use program::{Operation, Program};
 use std::error::Error;
 use std::path::Path;
 
+use schedule::Scheduled;
 use world::World;
 
 /// What a run of a program did.
@@ -59,12 +63,16 @@ pub fn record(program: &Program, folder: &Path) -> (Result<Report, Failure>, Res
     (outcome, written)
 }
 
-fn outcome(mut world: World) -> Result<Report, Failure> {
+/// Runs the program of a world.
+fn outcome<W: Scheduled>(mut world: W) -> Result<Report, Failure> {
     match failure::caught(|| world.run()) {
-        Ok(()) => Ok(Report { history: world.history.hash(), steps: world.history.count }),
+        Ok(()) => {
+            let history = &world.schedule().history;
+            Ok(Report { history: history.hash(), steps: history.count })
+        }
         Err(what) => {
             let connections = failure::caught(|| world.describe()).unwrap_or_default();
-            let steps = world.history.last().map(|step| format!("{step:?}")).collect();
+            let steps = world.schedule().history.last().map(|step| format!("{step:?}")).collect();
             // Its destructors could fail again.
             std::mem::forget(world);
             Err(Failure { what, steps, connections })

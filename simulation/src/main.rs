@@ -5,14 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ibex_simulation::shrink::shrink;
-use ibex_simulation::{Failure, Program, record, run, scale, silence_panics};
+use ibex_simulation::shrink::{Shrinks, shrink};
+use ibex_simulation::{Failure, Program, Report, libfabric, record, run, scale, silence_panics};
 
 /// What the caller asks for.
 struct Arguments {
@@ -24,22 +25,68 @@ struct Arguments {
     processes: Option<u32>,
     /// Whether processes outlive others.
     outlives: bool,
+    /// Whether the programs are libfabric's.
+    is_of_libfabric: bool,
+}
+
+/// Programs of seeds, of MPI or of libfabric.
+trait Programs: Shrinks + Display {
+    /// The file for a test of a shrunk program.
+    const TESTS: &str;
+
+    fn of(arguments: &Arguments, seed: u64) -> Self;
+
+    fn run(&self) -> Result<Report, Failure>;
+
+    /// Writes the trace of a failing program.
+    fn record(&self, _folder: &Path) {}
+}
+
+impl Programs for Program {
+    const TESTS: &str = "simulation/src/tests/mod.rs";
+
+    fn of(Arguments { processes, outlives, .. }: &Arguments, seed: u64) -> Self {
+        (if *outlives { Program::with_lost_peers } else { Program::of_seed })(seed, *processes)
+    }
+
+    fn run(&self) -> Result<Report, Failure> {
+        run(self)
+    }
+
+    fn record(&self, folder: &Path) {
+        print_recorded(self, folder);
+    }
+}
+
+impl Programs for libfabric::Program {
+    const TESTS: &str = "simulation/src/tests/libfabric.rs";
+
+    fn of(Arguments { processes, .. }: &Arguments, seed: u64) -> Self {
+        libfabric::Program::of_seed(seed, *processes)
+    }
+
+    fn run(&self) -> Result<Report, Failure> {
+        libfabric::run(self)
+    }
 }
 
 impl Arguments {
     /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it; after the word
-    /// `lost`, of programs whose processes outlive others.
+    /// `lost`, of programs whose processes outlive others, or after the word
+    /// `libfabric`, of its programs.
     fn read(words: &[String]) -> Option<Self> {
+        let is_of_libfabric = words.first().is_some_and(|word| word == "libfabric");
         let outlives = words.first().is_some_and(|word| word == "lost");
-        let words = &words[usize::from(outlives)..];
+        let words = &words[usize::from(is_of_libfabric || outlives)..];
         let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
         let [seeds, from, processes] = numbers[..] else { return None };
-        Some(Arguments { seeds, from, processes: (processes > 0).then_some(processes as u32), outlives })
-    }
-
-    /// Makes the program of a seed.
-    fn program(&self, seed: u64) -> Program {
-        (if self.outlives { Program::with_lost_peers } else { Program::of_seed })(seed, self.processes)
+        Some(Arguments {
+            seeds,
+            from,
+            processes: (processes > 0).then_some(processes as u32),
+            outlives,
+            is_of_libfabric,
+        })
     }
 }
 
@@ -66,29 +113,35 @@ fn main() -> ExitCode {
     }
     silence_panics();
     if let Some((folder, numbers)) = words.split_last()
-        && let Some(arguments) = Arguments::read(numbers).filter(|arguments| arguments.seeds == 1)
+        && let Some(arguments) =
+            Arguments::read(numbers).filter(|arguments| arguments.seeds == 1 && !arguments.is_of_libfabric)
     {
-        let is_right = print_recorded(&arguments.program(arguments.from), Path::new(folder));
+        let is_right = print_recorded(&Program::of(&arguments, arguments.from), Path::new(folder));
         return if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let Some(arguments) = Arguments::read(&words) else {
         eprintln!(
-            "usage: ibex-simulate [lost] SEEDS FIRST PROCESSES | ibex-simulate [lost] 1 SEED PROCESSES FOLDER | \
-             ibex-simulate scale PROCESSES"
+            "usage: ibex-simulate [libfabric | lost] SEEDS FIRST PROCESSES | \
+             ibex-simulate [lost] 1 SEED PROCESSES FOLDER | ibex-simulate scale PROCESSES"
         );
         return ExitCode::FAILURE;
     };
+    if arguments.is_of_libfabric { simulate::<libfabric::Program>(&arguments) } else { simulate::<Program>(&arguments) }
+}
+
+/// Runs the programs of seeds.
+fn simulate<P: Programs>(arguments: &Arguments) -> ExitCode {
     let begun = Instant::now();
     let (next, done) = (AtomicU64::new(0), Mutex::new(Done::default()));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(|| run_some(&arguments, &next, &done));
+            scope.spawn(|| run_some::<P>(arguments, &next, &done));
         }
     });
     let done = done.into_inner().expect("no thread ends with the lock");
     print_rate(&done, begun.elapsed());
     let Some(seed) = done.failed else { return ExitCode::SUCCESS };
-    print_failure(seed, &arguments.program(seed));
+    print_failure(seed, &P::of(arguments, seed));
     ExitCode::FAILURE
 }
 
@@ -100,14 +153,14 @@ fn print_scale(count: u32) -> ExitCode {
 }
 
 /// Runs seeds until all are done, or one has failed.
-fn run_some(arguments: &Arguments, next: &AtomicU64, done: &Mutex<Done>) {
+fn run_some<P: Programs>(arguments: &Arguments, next: &AtomicU64, done: &Mutex<Done>) {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= arguments.seeds {
             return;
         }
         let seed = arguments.from + seed;
-        let outcome = run(&arguments.program(seed));
+        let outcome = P::of(arguments, seed).run();
         let mut done = done.lock().expect("no thread ends with the lock");
         let Ok(report) = outcome else {
             done.failed = Some(done.failed.map_or(seed, |known| known.min(seed)));
@@ -126,17 +179,17 @@ fn print_rate(Done { programs, steps, histories, .. }: &Done, took: Duration) {
     println!("{steps} steps; histories {histories:016x}");
 }
 
-fn print_failure(seed: u64, program: &Program) {
+fn print_failure<P: Programs>(seed: u64, program: &P) {
     println!("\nSeed {seed} fails:");
-    let failure = run(program).expect_err("it has failed before");
+    let failure = program.run().expect_err("it has failed before");
     println!("{failure}");
     // The check that failed, without its values.
     let place = |failure: &Failure| failure.what.split(": ").next().map(str::to_owned);
-    let small = shrink(program, |program| run(program).is_err_and(|other| place(&other) == place(&failure)));
-    println!("Shrunk, as a test for simulation/src/tests/mod.rs:\n");
+    let small = shrink(program, |program| program.run().is_err_and(|other| place(&other) == place(&failure)));
+    println!("Shrunk, as a test for {}:\n", P::TESTS);
     println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
     let name = format!("ibex-simulate-{seed}-{}", std::process::id());
-    print_recorded(&small, &std::env::temp_dir().join(name));
+    small.record(&std::env::temp_dir().join(name));
 }
 
 /// Runs a program, writes its trace to a folder, and prints the failure and how to open the trace. Returns whether the

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of MPI's matching: which receive may take which message. It contains no algorithm of ibex.
+//! A model of matching, by the rules that MPI and libfabric have in common: which receive may take which message. It
+//! contains no algorithm of ibex.
 //!
 //! A test notes its history: the messages in the order in which each process sends them, and the *wishes* (receives and
 //! probes) in the order in which they are made. When nothing is in flight any more, [`Model::matches`] works out which
-//! message each wish got, and panics if MPI does not permit it (MPI 4.1, section 3.5):
+//! message each wish got, and panics if the rules do not permit it (MPI 4.1, section 3.5; `fi_tagged(3)`, `fi_msg(3)`,
+//! and `FI_ORDER_SAS` of `fi_endpoint(3)`):
 //! - a wish gets a message that matches it, whole or cut to its buffer, and each message is taken once;
 //! - no message overtakes another: a wish gets the sender's first matching message that no earlier wish took;
 //! - no receive waits while a message matches it, or while a later receive took such a message;
@@ -11,22 +13,43 @@
 //!
 //! Any order of messages from two senders is permitted. A wish's status does not distinguish messages with the same
 //! sender, communicator and tag. The model assumes that the wish got the first of them; the caller checks the bytes.
-//! Called by `world`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Grade: test. Threads: plain data.
-//! Tests: below.
+//! Called by `world` and `libfabric`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Grade: test.
+//! Threads: plain data. Tests: below.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A tag of messages.
+pub trait Tag: Copy + Eq + Hash + Debug {
+    /// The tags that a wish takes.
+    type Wanted: Copy + Debug;
+
+    /// Whether a wish takes this tag.
+    fn is_in(self, wanted: Self::Wanted) -> bool;
+}
+
+/// MPI's tags.
+impl Tag for i32 {
+    /// `None`: any tag that is not negative.
+    type Wanted = Option<i32>;
+
+    fn is_in(self, wanted: Option<i32>) -> bool {
+        wanted.map_or(self >= 0, |tag| tag == self)
+    }
+}
 
 /// A message.
 #[derive(Debug)]
-pub struct Sent {
+pub struct Sent<T = i32> {
     /// The sender.
     pub from: usize,
     /// The receiver.
     pub to: usize,
-    /// Number of the communicator, in which each process has its own number as rank.
+    /// Number of the communicator, in which each process has its own number as rank; or of libfabric's queue.
     pub comm: usize,
     /// The tag.
-    pub tag: i32,
+    pub tag: T,
     /// Number of bytes.
     pub length: usize,
     /// Whether the send waits for its match.
@@ -37,26 +60,26 @@ pub struct Sent {
 
 /// A receive or a probe.
 #[derive(Debug)]
-pub struct Wish {
+pub struct Wish<T: Tag = i32> {
     /// The process.
     pub at: usize,
     /// Number of the communicator.
     pub comm: usize,
     /// Rank of the sender; `None`: any.
     pub from: Option<usize>,
-    /// `None`: any tag that is not negative.
-    pub tag: Option<i32>,
+    /// The tags that it takes.
+    pub tag: T::Wanted,
     /// Number of the step that made it.
     pub made: usize,
     /// True for a receive or a matched probe.
     pub takes: bool,
     /// What it got.
-    pub got: Got,
+    pub got: Got<T>,
 }
 
 /// Result of a wish, from its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Got {
+pub enum Got<T = i32> {
     /// The wish waits.
     Nothing,
     /// The wish was cancelled.
@@ -66,19 +89,19 @@ pub enum Got {
         /// The sender.
         source: usize,
         /// The tag.
-        tag: i32,
+        tag: T,
         /// Number of bytes.
         length: usize,
     },
 }
 
 /// A history of messages and wishes.
-#[derive(Debug, Default)]
-pub struct Model {
+#[derive(Debug)]
+pub struct Model<T: Tag = i32> {
     /// The messages, those of one sender in order.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<Sent<T>>,
     /// The wishes, those of one process in order.
-    pub wishes: Vec<Wish>,
+    pub wishes: Vec<Wish<T>>,
     /// Processes that have died: their wishes do not matter any more, and their messages may be lost.
     pub gone: Vec<usize>,
     /// Pairs of processes, each in both orders, that have lost each other: messages between them may be lost.
@@ -94,14 +117,20 @@ pub struct Matches {
     pub takers: Vec<Option<usize>>,
 }
 
-impl Wish {
-    fn is_for(&self, message: &Sent) -> bool {
-        let tag = self.tag.map_or(message.tag >= 0, |tag| tag == message.tag);
-        self.at == message.to && self.comm == message.comm && self.from.is_none_or(|from| from == message.from) && tag
+impl<T: Tag> Default for Model<T> {
+    fn default() -> Self {
+        Model { sent: Vec::new(), wishes: Vec::new(), gone: Vec::new(), lost: BTreeSet::new() }
     }
 }
 
-impl Model {
+impl<T: Tag> Wish<T> {
+    fn is_for(&self, message: &Sent<T>) -> bool {
+        let is_of_sender = self.from.is_none_or(|from| from == message.from);
+        self.at == message.to && self.comm == message.comm && is_of_sender && message.tag.is_in(self.tag)
+    }
+}
+
+impl<T: Tag> Model<T> {
     /// Whether a message of one process to another may be lost.
     pub fn may_lose(&self, from: usize, to: usize) -> bool {
         self.gone.contains(&from) || self.gone.contains(&to) || self.lost.contains(&(from, to))
@@ -110,7 +139,7 @@ impl Model {
     /// Works out which wish got which message.
     ///
     /// # Panics
-    /// If MPI does not permit it.
+    /// If the rules do not permit it.
     pub fn matches(&self) -> Matches {
         let matches = self.assigned();
         for (index, (wish, got)) in self.wishes.iter().zip(&matches.of_wishes).enumerate() {

@@ -12,8 +12,39 @@ const SCHEDULES: u64 = 24;
 /// Most runs of programs.
 const RUNS: usize = 8_000;
 
+/// A program that can be made smaller.
+pub trait Shrinks: Clone + PartialEq {
+    /// An operation of a process.
+    type Operation: Copy + PartialEq;
+
+    /// Its operations.
+    fn operations(&mut self) -> &mut Vec<Self::Operation>;
+
+    /// The seed of its schedule.
+    fn schedule(&mut self) -> &mut u64;
+
+    /// Returns the program without a process; `None` if it has no other.
+    fn without_process(&self, gone: u32) -> Option<Self>;
+
+    /// Returns simpler programs with the same operations, or fewer.
+    fn simpler(&self) -> Vec<Self>;
+
+    /// Returns simpler forms of an operation.
+    fn simpler_operations(operation: Self::Operation) -> Vec<Self::Operation>;
+}
+
+/// Returns the different results of changes.
+pub(crate) fn changed<T: Clone + PartialEq>(of: &T, changes: &[fn(&mut T)]) -> Vec<T> {
+    let with = |change: &fn(&mut T)| {
+        let mut other = of.clone();
+        change(&mut other);
+        other
+    };
+    changes.iter().map(with).filter(|other| other != of).collect()
+}
+
 /// Returns a small program that still fails. `fails`: whether a program fails.
-pub fn shrink(program: &Program, fails: impl Fn(&Program) -> bool) -> Program {
+pub fn shrink<P: Shrinks>(program: &P, fails: impl Fn(&P) -> bool) -> P {
     let mut search = Search { best: program.clone(), fails, runs: 0 };
     loop {
         let before = search.best.clone();
@@ -26,25 +57,25 @@ pub fn shrink(program: &Program, fails: impl Fn(&Program) -> bool) -> Program {
     }
 }
 
-struct Search<F> {
-    best: Program,
+struct Search<P, F> {
+    best: P,
     fails: F,
     runs: usize,
 }
 
-impl<F: Fn(&Program) -> bool> Search<F> {
+impl<P: Shrinks, F: Fn(&P) -> bool> Search<P, F> {
     /// Takes a program if it fails.
-    fn tries(&mut self, mut program: Program) -> bool {
+    fn tries(&mut self, mut program: P) -> bool {
         if program == self.best {
             return false;
         }
-        let first = program.schedule;
+        let first = *program.schedule();
         for other in 0..SCHEDULES {
             if self.runs >= RUNS {
                 return false;
             }
             self.runs += 1;
-            program.schedule = first.wrapping_add(other);
+            *program.schedule() = first.wrapping_add(other);
             if (self.fails)(&program) {
                 self.best = program;
                 return true;
@@ -54,13 +85,13 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn without_operations(&mut self) {
-        let mut size = self.best.operations.len().div_ceil(2);
+        let mut size = self.best.operations().len().div_ceil(2);
         while size > 0 {
             let mut start = 0;
-            while start < self.best.operations.len() {
+            while start < self.best.operations().len() {
                 let mut smaller = self.best.clone();
-                let end = (start + size).min(smaller.operations.len());
-                smaller.operations.drain(start..end);
+                let end = (start + size).min(smaller.operations().len());
+                smaller.operations().drain(start..end);
                 if !self.tries(smaller) {
                     start += size;
                 }
@@ -71,10 +102,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
 
     fn without_processes(&mut self) {
         let mut gone = 0;
-        while gone < self.best.processes && self.best.processes > 1 {
-            let mut smaller = self.best.clone();
-            smaller.processes -= 1;
-            smaller.operations = smaller.operations.iter().filter_map(|one| one.without(gone)).collect();
+        while let Some(smaller) = self.best.without_process(gone) {
             if !self.tries(smaller) {
                 gone += 1;
             }
@@ -82,6 +110,38 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn simplified(&mut self) {
+        for simpler in self.best.simpler() {
+            self.tries(simpler);
+        }
+        for at in 0..self.best.operations().len() {
+            let operation = self.best.operations()[at];
+            for simpler in P::simpler_operations(operation) {
+                let mut program = self.best.clone();
+                program.operations()[at] = simpler;
+                self.tries(program);
+            }
+        }
+    }
+}
+
+impl Shrinks for Program {
+    type Operation = Operation;
+
+    fn operations(&mut self) -> &mut Vec<Operation> {
+        &mut self.operations
+    }
+
+    fn schedule(&mut self) -> &mut u64 {
+        &mut self.schedule
+    }
+
+    fn without_process(&self, gone: u32) -> Option<Self> {
+        let operations = self.operations.iter().filter_map(|one| one.without(gone)).collect();
+        let smaller = Program { processes: self.processes - 1, operations, ..self.clone() };
+        (gone < self.processes && self.processes > 1).then_some(smaller)
+    }
+
+    fn simpler(&self) -> Vec<Self> {
         let changes: [fn(&mut Program); 10] = [
             |program| {
                 program.rails = 1;
@@ -102,18 +162,11 @@ impl<F: Fn(&Program) -> bool> Search<F> {
             |program| program.wraps = false,
             |program| program.operations.iter_mut().for_each(|one| set_context(one, 0)),
         ];
-        for change in changes {
-            let mut simpler = self.best.clone();
-            change(&mut simpler);
-            self.tries(simpler);
-        }
-        for at in 0..self.best.operations.len() {
-            for simpler in simpler(self.best.operations[at]) {
-                let mut program = self.best.clone();
-                program.operations[at] = simpler;
-                self.tries(program);
-            }
-        }
+        changed(self, &changes)
+    }
+
+    fn simpler_operations(operation: Operation) -> Vec<Operation> {
+        simpler(operation)
     }
 }
 
@@ -160,12 +213,7 @@ fn simpler(operation: Operation) -> Vec<Operation> {
             _ => {}
         },
     ];
-    let simplified = |change: fn(&mut Operation)| {
-        let mut simpler = operation;
-        change(&mut simpler);
-        simpler
-    };
-    changes.into_iter().map(simplified).filter(|simpler| *simpler != operation).collect()
+    changed(&operation, &changes)
 }
 
 fn shorten(operation: &mut Operation, most: usize) {

@@ -12,8 +12,9 @@ use std::process::{Command, ExitCode};
 /// Profile of the workspace's `Cargo.toml`.
 const PROFILE: &str = "simulation";
 
-/// Number of seeds in the tests, and by default.
+/// Number of seeds by default, and those of MPI and of libfabric in the tests.
 const SEEDS: u64 = 20_000;
+const TESTED: [u64; 2] = [15_000, 5_000];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -29,17 +30,20 @@ pub(crate) struct Arguments {
     /// Programs whose processes outlive others: some die, or a connection fails
     #[arg(long)]
     lost: bool,
+    /// Programs of libfabric: its endpoints, as the provider has them
+    #[arg(long, conflicts_with_all = ["lost", "trace"])]
+    libfabric: bool,
     /// With one seed: writes the trace of its program to this new folder, for `ibex view` and the other commands
     #[arg(long, value_name = "FOLDER")]
     trace: Option<PathBuf>,
     /// Instead, so many processes send to 32 neighbours each, then all to one: prints time and memory per peer
-    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes", "lost", "trace"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes", "lost", "libfabric", "trace"],
         value_parser = clap::value_parser!(u32).range(2..=20_000))]
     scale: Option<u32>,
 }
 
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let Arguments { seeds, from, processes, lost, trace, scale } = arguments;
+    let Arguments { seeds, from, processes, lost, libfabric, trace, scale } = arguments;
     ensure!(trace.is_none() || *seeds == 1, "--trace is for one seed, and --seeds says {seeds}");
     let workspace = Workspace::here();
     step("Building the simulation");
@@ -52,15 +56,20 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     if *lost {
         words.insert(0, "lost".to_owned());
     }
+    if *libfabric {
+        words.insert(0, "libfabric".to_owned());
+    }
     let mut simulate = Command::new(workspace.target().join(PROFILE).join("ibex-simulate"));
     let status = simulate.args(words).args(trace).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the command that builds the simulation and runs as many programs as [`Arguments::seeds`] says by default.
-pub(crate) fn of_default_seeds(workspace: &Workspace) -> Command {
-    let mut simulate = cargo(workspace.root());
-    simulate.args(["run", "--quiet", "--profile", PROFILE, "--package", "ibex-simulation", "--"]);
-    simulate.args([&SEEDS.to_string(), "0", "0"]);
-    simulate
+/// Returns the commands that build the simulation and run the programs of the tests, of MPI and of libfabric.
+pub(crate) fn of_tests(workspace: &Workspace) -> [Command; 2] {
+    [(TESTED[0], None), (TESTED[1], Some("libfabric"))].map(|(seeds, semantics)| {
+        let mut simulate = cargo(workspace.root());
+        simulate.args(["run", "--quiet", "--profile", PROFILE, "--package", "ibex-simulation", "--"]);
+        simulate.args(semantics).args([&seeds.to_string(), "0", "0"]);
+        simulate
+    })
 }

@@ -164,12 +164,12 @@ pub struct Program {
 }
 
 /// Longest message inside a work request, longest eager one, and size of a receive slot, with headers, bytes.
-const INLINE: usize = 64;
-const EAGER: usize = 256;
-const SLOT: usize = 320;
+pub(crate) const INLINE: usize = 64;
+pub(crate) const EAGER: usize = 256;
+pub(crate) const SLOT: usize = 320;
 
 /// Longest RDMA read with one port, bytes.
-const READ: usize = 512;
+pub(crate) const READ: usize = 512;
 
 /// Longest RDMA read with several ports, which share messages of at least 64 KiB.
 const LONG_READ: usize = 16 << 10;

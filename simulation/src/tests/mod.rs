@@ -5,6 +5,7 @@
 use super::*;
 use crate::program::{Fault, Mode};
 
+mod libfabric;
 mod meetings;
 mod paths;
 mod trace;

@@ -127,7 +127,7 @@ fn recording_changes_no_history_and_misses_no_message() {
         let trace = world.record();
         world.run();
         let job = job_of("random", |folder| trace.write(folder, None));
-        let report = Report { history: world.history.hash(), steps: world.history.count };
+        let report = Report { history: world.schedule.history.hash(), steps: world.schedule.history.count };
         assert_eq!(report, check(&program), "seed {seed}");
         // These may end processes or connections.
         let may_lose = |one: &Operation| {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::World;
 use crate::history::Step;
 use crate::process::Wanted;
+use crate::schedule::Scheduled as _;
 
 /// Most communicators at a time.
 const MOST: u32 = 1 << 16;
@@ -48,7 +49,7 @@ impl World {
         let id = self.communicators.numbers.len();
         self.communicators.numbers.push(number);
         self.communicators.now.insert(context, id);
-        self.history.note(Step::Communicator { context, number });
+        self.schedule.history.note(Step::Communicator { context, number });
         (id, number)
     }
 
@@ -70,7 +71,11 @@ impl World {
     pub(super) fn renew(&mut self, context: u32) {
         let Some(&id) = self.communicators.now.get(&context) else { return };
         // Messages wait for a link, or are lost.
-        if !self.is_whole() || self.has_failed || self.failing.is_some() || !self.fabric.is_up() {
+        if !self.is_whole()
+            || self.schedule.has_failed
+            || self.schedule.failing.is_some()
+            || !self.schedule.fabric.is_up()
+        {
             return;
         }
         let number = self.communicators.numbers[id];

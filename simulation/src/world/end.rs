@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 use super::{Receive, World, content};
 use crate::model::{Got, Matches, Sent, Wish};
 use crate::process::{Process, Wanted, laid_out};
+use crate::schedule::Scheduled as _;
 
 impl World {
     /// Receives every message, and checks that nothing is left.
     pub(super) fn end(&mut self) {
         self.now += 1;
-        self.failing = None;
+        self.schedule.failing = None;
         for at in 0..self.processes.len() {
             for rail in 0..self.program.rails {
                 let place = self.place(at as u32, rail);
                 self.memory.refuse(place, false);
-                self.fabric.refuse_slots(place, false);
-                self.fabric.set_link(place, true);
+                self.schedule.fabric.refuse_slots(place, false);
+                self.schedule.fabric.set_link(place, true);
             }
         }
         for at in 0..self.processes.len() {

@@ -16,7 +16,7 @@ impl World {
     pub(super) fn begin(&mut self, index: usize) {
         let operation = self.program.operations[index];
         self.now += 1;
-        self.history.note(Step::Began { at: operation.at(), operation: index as u32 });
+        self.schedule.history.note(Step::Began { at: operation.at(), operation: index as u32 });
         match operation {
             Operation::Send { persistent: true, .. } | Operation::Receive { persistent: true, .. } => {
                 self.make_persistent(operation);
@@ -42,31 +42,33 @@ impl World {
             Operation::Refuse { at, rail, refuses } => {
                 let place = self.place(at, rail);
                 self.memory.refuse(place, refuses);
-                self.fabric.refuse_slots(place, refuses);
+                self.schedule.fabric.refuse_slots(place, refuses);
             }
             Operation::Link { at, rail, up, noticed } => {
-                self.fabric.set_link(self.place(at, rail), up);
+                self.schedule.fabric.set_link(self.place(at, rail), up);
                 if noticed {
                     self.notice(at as usize);
                     self.process(at).check_homes();
                 }
             }
-            Operation::Fail { .. } if self.has_failed || self.failing.is_some() => {}
+            Operation::Fail { .. } if self.schedule.has_failed || self.schedule.failing.is_some() => {}
             Operation::Fail { at, queue_pair, fault: Fault::Post } => {
-                self.fabric.break_post(self.place(at, queue_pair % self.program.rails));
-                (self.has_failed, self.is_broken) = (true, true);
+                self.schedule.fabric.break_post(self.place(at, queue_pair % self.program.rails));
+                (self.schedule.has_failed, self.is_broken) = (true, true);
             }
             Operation::Fail { at, queue_pair, fault: Fault::Connect } => {
-                self.fabric.refuse_queue_pair(self.place(at, queue_pair % self.program.rails));
-                self.has_failed = true;
+                self.schedule.fabric.refuse_queue_pair(self.place(at, queue_pair % self.program.rails));
+                self.schedule.has_failed = true;
             }
-            Operation::Fail { queue_pair, fault, .. } => self.failing = Some((queue_pair, fault == Fault::Reads)),
-            Operation::Stop { at, steps } => self.stopped[at as usize] = steps,
+            Operation::Fail { queue_pair, fault, .. } => {
+                self.schedule.failing = Some((queue_pair, fault == Fault::Reads));
+            }
+            Operation::Stop { at, steps } => self.schedule.stopped[at as usize] = steps,
             Operation::Die { at } => {
                 self.model.gone.push(at as usize);
                 self.note_matched();
                 self.processes[at as usize] = None;
-                self.left[at as usize].clear();
+                self.schedule.left[at as usize].clear();
                 self.probed[at as usize].clear();
                 self.persistent[at as usize].clear();
             }
@@ -104,7 +106,7 @@ impl World {
         self.meet(from, to);
         let (comm, _) = self.communicator(context);
         if mode == Mode::Buffered && !self.process(from).attach(length) {
-            self.history.note(Step::NoBuffer { at: from });
+            self.schedule.history.note(Step::NoBuffer { at: from });
             return None;
         }
         let envelope = (to as usize, comm, from as usize, tag);
@@ -156,7 +158,7 @@ impl World {
         let Some(Found { envelope, length, message }) = self.process(at).probe(wanted, takes) else { return };
         let (from, tag) = (envelope.source() as u32, envelope.tag());
         let wish = self.wish(at, wanted, takes, Got::Message { source: from as usize, tag, length });
-        self.history.note(Step::Received { at, wish: wish as u32, from, length: length as u32 });
+        self.schedule.history.note(Step::Received { at, wish: wish as u32, from, length: length as u32 });
         if let Some(message) = message {
             self.probed[at as usize].push_back(Probed { wish, wanted, length, message });
         }
@@ -189,7 +191,7 @@ impl World {
     /// Notes that a request has failed, which must have needed a lost peer.
     fn note_failed(&mut self, (at, number): (u32, usize), outcome: Option<Outcome>, bytes: Box<[u8]>) {
         let index = number / 2;
-        self.history.note(Step::Failed { at, number: number as u32 });
+        self.schedule.history.note(Step::Failed { at, number: number as u32 });
         let (from, to) = if number.is_multiple_of(2) {
             self.sends.remove(&index).expect("a send ends once");
             (at as usize, self.model.sent[index].to)
@@ -224,7 +226,7 @@ impl World {
                 continue;
             }
             if number.is_multiple_of(2) {
-                self.history.note(Step::Sent { at, message: index as u32 });
+                self.schedule.history.note(Step::Sent { at, message: index as u32 });
                 self.model.sent[index].done = Some(self.now);
                 self.sends.remove(&index).expect("a send ends once");
                 continue;
@@ -236,11 +238,11 @@ impl World {
                 assert_eq!(outcome.is_truncated, outcome.length > receive.room);
                 let (source, wish) = (outcome.source as usize, index as u32);
                 let length = outcome.length as u32;
-                self.history.note(Step::Received { at, wish, from: source as u32, length });
+                self.schedule.history.note(Step::Received { at, wish, from: source as u32, length });
                 Got::Message { source, tag: outcome.tag, length: outcome.length }
             });
             if got == Got::Cancelled {
-                self.history.note(Step::Cancelled { at, wish: index as u32 });
+                self.schedule.history.note(Step::Cancelled { at, wish: index as u32 });
             }
             assert!(
                 *known == Got::Nothing || *known == got,

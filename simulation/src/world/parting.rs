@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{World, sorted};
 use crate::model::Matches;
 use crate::process::Wanted;
+use crate::schedule::Scheduled as _;
 
 /// Time after which a process asks whether a peer lives from which it has parted.
 const ASKED: Duration = Duration::from_secs(2);
@@ -14,7 +15,7 @@ const ASKED: Duration = Duration::from_secs(2);
 impl World {
     /// Parts two processes. `fails`: the first request by which `at` then asks whether the other one lives fails.
     pub(super) fn part(&mut self, at: u32, other: u32, fails: bool) {
-        let may_fail = self.has_failed || self.failing.is_some() || !self.fabric.is_up();
+        let may_fail = self.schedule.has_failed || self.schedule.failing.is_some() || !self.schedule.fabric.is_up();
         if at == other || may_fail || !self.is_whole() {
             return;
         }
@@ -33,9 +34,10 @@ impl World {
         self.process(at).part(other);
         self.process(other).part(at);
         if fails {
-            self.fabric.pass(ASKED);
+            self.schedule.fabric.pass(ASKED);
             self.notice(at as usize);
-            self.has_failed = (0..self.fabric.queue_pairs()).any(|queue_pair| self.fabric.fail(queue_pair, false));
+            self.schedule.has_failed =
+                (0..self.schedule.fabric.queue_pairs()).any(|queue_pair| self.schedule.fabric.fail(queue_pair, false));
             self.poll(at as usize);
         }
         self.parted.insert(sorted(at, other));

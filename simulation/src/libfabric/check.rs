@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a program of libfabric: receives what no receive got, and checks that every message is right, every
+//! operation has ended, the counters agree, and all that was taken is given back. Grade: test. Threads: one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::endpoint::Endpoint;
+use super::world::{Bytes, End, Got, Sent, What, Wish, World, laid_out};
+use crate::model::{self, Model};
+use crate::schedule::Scheduled;
+use crate::world::content;
+
+/// libfabric's tags: a wish names one, and the bits to ignore.
+impl model::Tag for u64 {
+    type Wanted = (u64, u64);
+
+    fn is_in(self, (tag, ignore): (u64, u64)) -> bool {
+        self & !ignore == tag & !ignore
+    }
+}
+
+impl Wish {
+    /// Returns what it got, in the order of the matches: that of the places in a buffer. Messages without data are at
+    /// the place of the next one.
+    fn in_order(&self) -> Vec<Got> {
+        let mut got = self.got.clone();
+        got.sort_by_key(|got| (got.offset, got.length > 0));
+        got
+    }
+
+    /// Bytes of a buffer, or of a receive, up to the end of the last message.
+    fn filled(&self) -> usize {
+        self.got.iter().map(|got| (got.offset + got.length).min(self.room)).max().unwrap_or(0)
+    }
+
+    /// Whether each message is behind the one before.
+    fn is_packed(&self) -> bool {
+        let mut end = 0;
+        self.in_order()
+            .iter()
+            .all(|got| got.offset == std::mem::replace(&mut end, (got.offset + got.length).min(self.room)))
+    }
+
+    fn takes(&self) -> bool {
+        self.what != What::Search(super::Found::Stays)
+    }
+
+    /// Whether it takes a further message.
+    fn goes_on(&self) -> bool {
+        self.end == End::Waits
+            && match self.what {
+                What::Receive => true,
+                What::Buffer(least) => self.room - self.filled() >= least.max(1),
+                What::Search(_) => false,
+            }
+    }
+}
+
+impl World {
+    /// Returns the history for the model of matching, in which a buffer is a wish for each message that it got, and one
+    /// more while it waits. `of_wishes` has the index here of each wish there.
+    fn history(&self) -> (Model<u64>, Vec<usize>) {
+        let sent = |sent: &Sent| model::Sent {
+            from: sent.from,
+            to: sent.to,
+            comm: sent.kind as usize,
+            tag: sent.tag,
+            length: sent.length,
+            // What a lost peer, or one that closes its endpoint, has matched is not reported.
+            is_synchronous: sent.is_matched_when_done() && !self.may_lose(sent.from, sent.to),
+            done: sent.done,
+        };
+        let mut history = Model { sent: self.sent.iter().map(sent).collect(), ..Model::default() };
+        let mut of_wishes = Vec::new();
+        for (index, wish) in self.wishes.iter().enumerate() {
+            let got = wish.in_order().into_iter();
+            let got = got.map(|got| model::Got::Message { source: got.from, tag: got.tag, length: got.length });
+            for got in got.chain(wish.goes_on().then_some(model::Got::Nothing)) {
+                let (at, comm, tag) = (wish.at, wish.kind as usize, (wish.tag, wish.ignore));
+                let (from, made, takes) = (wish.from, wish.made, wish.takes());
+                history.wishes.push(model::Wish { at, comm, from, tag, made, takes, got });
+                of_wishes.push(index);
+            }
+        }
+        for message in self.skipped() {
+            // No wish is for it.
+            history.sent[message].comm = usize::MAX;
+        }
+        history.gone = self.dead.union(&self.closed).copied().collect();
+        history.lost.clone_from(&self.lost);
+        (history, of_wishes)
+    }
+
+    /// Returns the messages that receives had matched which failed because their peer is lost, or which did not end
+    /// before their own process did: no completion says which one. They are those before a message that a later wish got, as its length, data and bytes say.
+    fn skipped(&self) -> BTreeSet<usize> {
+        let (mut skipped, mut next) = (BTreeSet::new(), BTreeMap::new());
+        for wish in &self.wishes {
+            for got in wish.in_order().iter().filter(|got| self.may_lose(got.from, wish.at)) {
+                let class = (got.from, wish.at, wish.kind as usize, got.tag);
+                let first = next.get(&class).copied().unwrap_or(0);
+                let of_class = (first..self.sent.len()).filter(|message| {
+                    let Sent { from, to, kind, tag, .. } = self.sent[*message];
+                    (from, to, kind as usize, tag) == class
+                });
+                let of_class: Vec<usize> = of_class.collect();
+                let is_it = |message: &usize| self.is_got(wish, got, *message);
+                let Some(place) = of_class.iter().position(is_it) else { continue };
+                skipped.extend(&of_class[..place]);
+                next.insert(class, of_class[place] + usize::from(wish.takes()));
+            }
+        }
+        skipped
+    }
+
+    /// Whether a wish may have got this message.
+    fn is_got(&self, wish: &Wish, got: &Got, message: usize) -> bool {
+        let sent = &self.sent[message];
+        let Some(Bytes(bytes)) = wish.bytes.as_ref().filter(|_| wish.pieces == 1) else {
+            return (sent.length, sent.data) == (got.length, got.data);
+        };
+        let length = got.length.min(wish.room - got.offset);
+        let is_content =
+            bytes[got.offset..got.offset + length] == content(message, sent.length)[..length.min(sent.length)];
+        (sent.length, sent.data) == (got.length, got.data) && is_content
+    }
+
+    pub(super) fn model(&self) -> Model<u64> {
+        self.history().0
+    }
+
+    /// Receives every message, and checks that nothing is left.
+    pub(super) fn end(&mut self) {
+        self.schedule.failing = None;
+        for at in 0..self.endpoints.len() {
+            self.memory.refuse(at, false);
+            self.schedule.fabric.refuse_slots(at, false);
+            while self.is_open(at) && self.claim(at, None) {}
+        }
+        self.settle();
+        self.check_closed();
+        self.receive_rest();
+        self.settle();
+        self.check();
+        self.endpoints.iter_mut().flatten().for_each(Endpoint::reclaim);
+        self.settle();
+        self.check_rest();
+    }
+
+    /// Whether a process lives, and has not closed its endpoint.
+    fn is_open(&self, at: usize) -> bool {
+        self.endpoints[at].is_some() && !self.closed.contains(&at)
+    }
+
+    /// Cancels every receive that waits, and posts one for each message that nobody got.
+    fn receive_rest(&mut self) {
+        let takers = self.model().matches().takers;
+        for wish in 0..self.wishes.len() {
+            let known = &self.wishes[wish];
+            if known.end == End::Waits && self.is_open(known.at) {
+                let is_cancelled = self.cancel(wish);
+                assert!(is_cancelled, "receive {wish} has a message, and does not end: {:?}", self.wishes[wish]);
+            }
+        }
+        for message in (0..takers.len()).filter(|message| takers[*message].is_none()) {
+            let Sent { from, to, kind, tag, length, .. } = self.sent[message];
+            if self.is_open(to) && !self.is_excused(message) {
+                self.receive(to, Some(from), (kind, tag, 0), (length, 1));
+                self.look(to);
+            }
+        }
+    }
+
+    /// Whether a message need not arrive: an end of it is lost. But the messages of an endpoint arrive that were
+    /// complete before it was closed, unless others before them are lost.
+    fn is_excused(&self, message: usize) -> bool {
+        let sent = &self.sent[message];
+        let is_gone = self.dead.contains(&sent.from) || self.closed.contains(&sent.to) || self.dead.contains(&sent.to);
+        let has_left = self.closed.contains(&sent.from);
+        let is_lost = self.lost.contains(&(sent.from, sent.to));
+        let breaks = self.schedule.has_failed || !self.dead.is_empty() || self.gave_up.contains(&sent.from);
+        let is_promised = |sent: &Sent| sent.done.is_some() || sent.is_injected;
+        let before = self.sent[..=message].iter();
+        let mut before = before.filter(|other| (other.from, other.to, other.kind) == (sent.from, sent.to, sent.kind));
+        is_gone || has_left && (breaks || !before.all(is_promised)) || !has_left && is_lost
+    }
+
+    fn check(&mut self) {
+        let (history, of_wishes) = self.history();
+        let matches = history.matches();
+        for (message, taker) in matches.takers.iter().enumerate() {
+            let sent = &self.sent[message];
+            assert!(taker.is_some() || self.is_excused(message), "message {message} is lost: {sent:?}");
+        }
+        for at in &self.gave_up {
+            // Flow control announces a message beyond its bounds, which arrives when it is matched.
+            let is_owed = |message: &usize| self.sent[*message].from == *at && matches.takers[*message].is_none();
+            assert!((0..self.sent.len()).any(|message| is_owed(&message)), "process {at} waits for nobody to close");
+        }
+        for (message, sent) in self.sent.iter().enumerate() {
+            let is_over = sent.done.is_some() || sent.has_failed || !sent.is_reported;
+            assert!(is_over || !self.is_open(sent.from), "send {message} does not end: {sent:?}");
+        }
+        let mut messages = vec![Vec::new(); self.wishes.len()];
+        for (place, message) in matches.of_wishes.iter().enumerate() {
+            messages[of_wishes[place]].extend(*message);
+        }
+        for (index, wish) in self.wishes.iter().enumerate().filter(|(_, wish)| self.is_open(wish.at)) {
+            self.check_wish(index, wish, &messages[index]);
+        }
+    }
+
+    /// Checks a wish that got these messages.
+    fn check_wish(&self, index: usize, wish: &Wish, messages: &[usize]) {
+        let waits = wish.end == End::Waits || wish.claim == Some(End::Waits);
+        assert!(!waits, "wish {index} does not end: {wish:?}");
+        let mut expected = Vec::new();
+        for (got, message) in wish.in_order().iter().zip(messages) {
+            assert_eq!(got.data, self.sent[*message].data, "the remote CQ data of wish {index}, of message {message}");
+            let length = got.length.min(wish.room.saturating_sub(expected.len()));
+            expected.extend_from_slice(&content(*message, got.length)[..length]);
+        }
+        if let (What::Buffer(least), End::Done) = (wish.what, wish.end) {
+            assert!(wish.is_packed(), "messages are packed into buffer {index}: {wish:?}");
+            assert!(wish.room - wish.filled() < least.max(1), "buffer {index} was given back too early: {wish:?}");
+        }
+        let Some(Bytes(bytes)) = &wish.bytes else { return };
+        if wish.end == End::Failed || wish.claim == Some(End::Failed) {
+            return;
+        }
+        let (expected, _) = laid_out(&expected, wish.room, wish.pieces);
+        let differs = expected.iter().zip(&**bytes).position(|(expected, got)| expected != got);
+        assert!(**bytes == *expected, "wish {index} has wrong bytes, the first at {differs:?}: {wish:?}, {messages:?}");
+    }
+
+    /// Checks that the counters agree, and that all that was taken is given back.
+    fn check_rest(&self) {
+        for (at, endpoint) in self.endpoints.iter().enumerate() {
+            let Some(endpoint) = endpoint.as_ref().filter(|_| self.is_open(at)) else { continue };
+            if self.program.counts {
+                let expected = [self.sends_of(at), self.receives_of(at)];
+                assert_eq!(endpoint.counts(), expected, "the counters of process {at}");
+            }
+            if let Some(left) = endpoint.left(self.is_whole()) {
+                panic!("process {at} does not give back: {left}");
+            }
+        }
+        let is_whole = self.dead.is_empty() && self.closed.is_empty();
+        assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
+    }
+
+    /// Returns how many sends of a process have succeeded and failed.
+    fn sends_of(&self, at: usize) -> [usize; 2] {
+        let mine = || self.sent.iter().filter(|sent| sent.from == at);
+        let failed = mine().filter(|sent| sent.has_failed).count() + self.anonymous[at];
+        [mine().count() - failed, failed]
+    }
+
+    /// Returns how many receives of a process have succeeded and failed. Searches do not count.
+    fn receives_of(&self, at: usize) -> [usize; 2] {
+        let mut counts = [0, 0];
+        for wish in self.wishes.iter().filter(|wish| wish.at == at) {
+            let [succeeded, failed] = wish.counted;
+            counts = [counts[0] + succeeded, counts[1] + failed];
+        }
+        counts
+    }
+}
