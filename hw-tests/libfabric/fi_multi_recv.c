@@ -87,7 +87,7 @@ int main(void) {
     await_of(&ends[1], "the receive behind the buffers", plain);
     check_filled("data", plain, 10, 7);
 
-    check_case("a buffer is cancelled, and those behind it take its place");
+    check_case("a cancelled buffer is given back, and those behind it take its place");
     OK(post(&ends[1], buffers[0], 1000, 0));
     OK(post(&ends[1], buffers[1], 1000, 0));
     send_bytes(&ends[0], &ends[1], 400, 1);
@@ -96,6 +96,7 @@ int main(void) {
     error = await_error(&ends[1]);
     check_int("err", FI_ECANCELED, error.err);
     check_pointer("context", buffers[0], error.op_context);
+    check_int("flags", FI_MSG | FI_RECV | FI_MULTI_RECV, (long long)error.flags);
     send_bytes(&ends[0], &ends[1], 950, 2);
     takes(buffers[1], 0, 950, 2, true);
     check_int("another cancel", -FI_ENOENT, fi_cancel(&ends[1].ep->fid, buffers[0]));

@@ -232,7 +232,7 @@ impl<E: Environment> State<E> {
         self.progress(shared);
         let of = self.wanted(shared, wanted)?;
         let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
-            self.fail_receive(call, fi::FI_ENOMSG, "no message that matches the search has arrived");
+            self.fail_receive(call, 0, fi::FI_ENOMSG, "no message that matches the search has arrived");
             self.leave(shared);
             return Ok(());
         };
@@ -293,13 +293,13 @@ impl<E: Environment> State<E> {
             let (queues, lengths) = &mut self.queues[call.kind as usize];
             let is_cancelled = queues.cancel(lengths, name, receive);
             if is_cancelled {
-                if let Some(buffer) = self.requests.get(receive).buffer {
-                    self.buffers.cancel(buffer);
-                }
+                let buffer = self.requests.get(receive).buffer;
+                let is_last = buffer.is_some_and(|buffer| self.buffers.cancel(buffer));
                 for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
                     events::raise(self, receive, event);
                 }
-                self.fail_receive(call, fi::FI_ECANCELED, "the receive was cancelled");
+                let more_flags = if is_last { fi::FI_MULTI_RECV } else { 0 };
+                self.fail_receive(call, more_flags, fi::FI_ECANCELED, "the receive was cancelled");
                 self.requests.give_back(receive);
             }
             is_cancelled
@@ -377,8 +377,9 @@ impl<E: Environment> State<E> {
         }
     }
 
-    fn fail_receive(&mut self, call: Call, error: u32, text: &'static str) {
-        let completion = Completion { context: call.context, flags: call.kind.received(), ..Completion::default() };
+    fn fail_receive(&mut self, call: Call, more_flags: u64, error: u32, text: &'static str) {
+        let flags = call.kind.received() | more_flags;
+        let completion = Completion { context: call.context, flags, ..Completion::default() };
         let failure = Some(Failure { error, excess: 0, text });
         self.report_late(Report { call, completion, source: None, failure });
     }

@@ -151,8 +151,8 @@ impl World {
             wish.got.extend(got);
         }
         let is_over = match wish.what {
-            // Receives that have matched go on when a buffer is cancelled.
-            What::Buffer(_) => is_released || end == End::Cancelled && self.endpoint_has_no(index),
+            // Receives that have matched go on when a buffer is cancelled, or when one of them fails.
+            What::Buffer(_) => is_released,
             What::Search(_) => is_claim,
             What::Receive => true,
         };
@@ -164,11 +164,5 @@ impl World {
             let bytes = self.free(memory);
             self.wishes[index].bytes = Some(Bytes(bytes));
         }
-    }
-
-    /// Whether the endpoint has no operation of this buffer any more.
-    fn endpoint_has_no(&self, buffer: usize) -> bool {
-        let at = self.wishes[buffer].at;
-        self.endpoints[at].as_ref().is_none_or(|endpoint| !endpoint.has(2 * buffer + 3))
     }
 }

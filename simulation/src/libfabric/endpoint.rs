@@ -307,11 +307,6 @@ impl Endpoint {
         all.filter(|(to, _)| port.failure(*to).is_some()).map(|(_, name)| name.rank).collect()
     }
 
-    /// Whether an operation with this context has not ended.
-    pub(super) fn has(&self, context: usize) -> bool {
-        self.state.requests.active().any(|(_, request)| request.call.context == context)
-    }
-
     /// Returns what is not as it was before the first message: `None` if all is given back. `is_whole`: no peer is lost.
     pub(super) fn left(&self, is_whole: bool) -> Option<String> {
         self.state.left(is_whole)
