@@ -61,8 +61,9 @@ impl Programs for Program {
 impl Programs for libfabric::Program {
     const TESTS: &str = "simulation/src/tests/libfabric.rs";
 
-    fn of(Arguments { processes, .. }: &Arguments, seed: u64) -> Self {
-        libfabric::Program::of_seed(seed, *processes)
+    fn of(Arguments { processes, outlives, .. }: &Arguments, seed: u64) -> Self {
+        use libfabric::Program;
+        (if *outlives { Program::with_lost_peers } else { Program::of_seed })(seed, *processes)
     }
 
     fn run(&self) -> Result<Report, Failure> {
@@ -71,12 +72,12 @@ impl Programs for libfabric::Program {
 }
 
 impl Arguments {
-    /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it; after the word
-    /// `lost`, of programs whose processes outlive others, or after the word
-    /// `libfabric`, of its programs.
+    /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it; after a word that
+    /// says of which programs: `lost`, whose processes outlive others, `libfabric`, or `libfabric-lost`.
     fn read(words: &[String]) -> Option<Self> {
-        let is_of_libfabric = words.first().is_some_and(|word| word == "libfabric");
-        let outlives = words.first().is_some_and(|word| word == "lost");
+        let kind = words.first().map_or("", |word| word);
+        let is_of_libfabric = ["libfabric", "libfabric-lost"].contains(&kind);
+        let outlives = ["lost", "libfabric-lost"].contains(&kind);
         let words = &words[usize::from(is_of_libfabric || outlives)..];
         let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
         let [seeds, from, processes] = numbers[..] else { return None };
@@ -121,7 +122,7 @@ fn main() -> ExitCode {
     }
     let Some(arguments) = Arguments::read(&words) else {
         eprintln!(
-            "usage: ibex-simulate [libfabric | lost] SEEDS FIRST PROCESSES | \
+            "usage: ibex-simulate [lost | libfabric | libfabric-lost] SEEDS FIRST PROCESSES | \
              ibex-simulate [lost] 1 SEED PROCESSES FOLDER | ibex-simulate scale PROCESSES"
         );
         return ExitCode::FAILURE;

@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode};
 /// Profile of the workspace's `Cargo.toml`.
 const PROFILE: &str = "simulation";
 
-/// Number of seeds by default, and those of MPI and of libfabric in the tests.
+/// Number of seeds by default, and those in the tests: of MPI, of libfabric, and of libfabric with lost peers.
 const SEEDS: u64 = 20_000;
-const TESTED: [u64; 2] = [15_000, 5_000];
+const TESTED: [u64; 3] = [15_000, 4_000, 1_000];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     lost: bool,
     /// Programs of libfabric: its endpoints, as the provider has them
-    #[arg(long, conflicts_with_all = ["lost", "trace"])]
+    #[arg(long, conflicts_with = "trace")]
     libfabric: bool,
     /// With one seed: writes the trace of its program to this new folder, for `ibex view` and the other commands
     #[arg(long, value_name = "FOLDER")]
@@ -53,20 +53,23 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         Some(count) => vec!["scale".to_owned(), count.to_string()],
         None => vec![seeds.to_string(), from.to_string(), processes.unwrap_or(0).to_string()],
     };
-    if *lost {
-        words.insert(0, "lost".to_owned());
-    }
-    if *libfabric {
-        words.insert(0, "libfabric".to_owned());
-    }
+    let semantics = match (libfabric, lost) {
+        (false, false) => None,
+        (false, true) => Some("lost"),
+        (true, false) => Some("libfabric"),
+        (true, true) => Some("libfabric-lost"),
+    };
+    words.splice(..0, semantics.map(str::to_owned));
     let mut simulate = Command::new(workspace.target().join(PROFILE).join("ibex-simulate"));
     let status = simulate.args(words).args(trace).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the commands that build the simulation and run the programs of the tests, of MPI and of libfabric.
-pub(crate) fn of_tests(workspace: &Workspace) -> [Command; 2] {
-    [(TESTED[0], None), (TESTED[1], Some("libfabric"))].map(|(seeds, semantics)| {
+/// Returns the commands that build the simulation and run the programs of the tests, of MPI, of libfabric, and of
+/// libfabric with lost peers.
+pub(crate) fn of_tests(workspace: &Workspace) -> [Command; 3] {
+    let [of_mpi, of_libfabric, lost] = TESTED;
+    [(of_mpi, None), (of_libfabric, Some("libfabric")), (lost, Some("libfabric-lost"))].map(|(seeds, semantics)| {
         let mut simulate = cargo(workspace.root());
         simulate.args(["run", "--quiet", "--profile", PROFILE, "--package", "ibex-simulation", "--"]);
         simulate.args(semantics).args([&seeds.to_string(), "0", "0"]);

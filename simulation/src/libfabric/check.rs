@@ -2,7 +2,7 @@
 //! The end of a program of libfabric: receives what no receive got, and checks that every message is right, every
 //! operation has ended, the counters agree, and all that was taken is given back. Grade: test. Threads: one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::endpoint::Endpoint;
 use super::world::{Bytes, End, Got, Sent, What, Wish, World, laid_out};
@@ -18,6 +18,9 @@ impl model::Tag for u64 {
         self & !ignore == tag & !ignore
     }
 }
+
+/// Messages that no wish tells apart by its status: their sender, receiver, queue and tag.
+type Class = (usize, usize, usize, u64);
 
 impl Wish {
     /// Returns what it got, in the order of the matches: that of the places in a buffer. Messages without data are at
@@ -58,8 +61,8 @@ impl Wish {
 
 impl World {
     /// Returns the history for the model of matching, in which a buffer is a wish for each message that it got, and one
-    /// more while it waits. `of_wishes` has the index here of each wish there.
-    fn history(&self) -> (Model<u64>, Vec<usize>) {
+    /// more while it waits; and the index here of each wish there, unless that is a receive of a skipped message.
+    fn history(&self) -> (Model<u64>, Vec<Option<usize>>) {
         let sent = |sent: &Sent| model::Sent {
             from: sent.from,
             to: sent.to,
@@ -71,58 +74,74 @@ impl World {
             done: sent.done,
         };
         let mut history = Model { sent: self.sent.iter().map(sent).collect(), ..Model::default() };
-        let mut of_wishes = Vec::new();
+        let (mut of_wishes, mut next) = (Vec::new(), BTreeMap::new());
         for (index, wish) in self.wishes.iter().enumerate() {
-            let got = wish.in_order().into_iter();
-            let got = got.map(|got| model::Got::Message { source: got.from, tag: got.tag, length: got.length });
-            for got in got.chain(wish.goes_on().then_some(model::Got::Nothing)) {
-                let (at, comm, tag) = (wish.at, wish.kind as usize, (wish.tag, wish.ignore));
-                let (from, made, takes) = (wish.from, wish.made, wish.takes());
+            let (at, comm, made, takes) = (wish.at, wish.kind as usize, wish.made, wish.takes());
+            let in_order = wish.in_order();
+            for got in &in_order {
+                for message in self.skipped(&mut next, wish, got) {
+                    let Sent { from, tag, length, .. } = self.sent[message];
+                    let got = model::Got::Message { source: from, tag, length };
+                    let (from, tag) = (Some(from), (tag, 0));
+                    history.wishes.push(model::Wish { at, comm, from, tag, made, takes: true, got });
+                    of_wishes.push(None);
+                }
+                let got = model::Got::Message { source: got.from, tag: got.tag, length: got.length };
+                let (from, tag) = (wish.from, (wish.tag, wish.ignore));
                 history.wishes.push(model::Wish { at, comm, from, tag, made, takes, got });
-                of_wishes.push(index);
+                of_wishes.push(Some(index));
             }
-        }
-        for message in self.skipped() {
-            // No wish is for it.
-            history.sent[message].comm = usize::MAX;
+            if wish.goes_on() {
+                let (from, tag, got) = (wish.from, (wish.tag, wish.ignore), model::Got::Nothing);
+                history.wishes.push(model::Wish { at, comm, from, tag, made, takes, got });
+                of_wishes.push(Some(index));
+            }
         }
         history.gone = self.dead.union(&self.closed).copied().collect();
         history.lost.clone_from(&self.lost);
         (history, of_wishes)
     }
 
-    /// Returns the messages that receives had matched which failed because their peer is lost, or which did not end
-    /// before their own process did: no completion says which one. They are those before a message that a later wish got, as its length, data and bytes say.
-    fn skipped(&self) -> BTreeSet<usize> {
-        let (mut skipped, mut next) = (BTreeSet::new(), BTreeMap::new());
-        for wish in &self.wishes {
-            for got in wish.in_order().iter().filter(|got| self.may_lose(got.from, wish.at)) {
-                let class = (got.from, wish.at, wish.kind as usize, got.tag);
-                let first = next.get(&class).copied().unwrap_or(0);
-                let of_class = (first..self.sent.len()).filter(|message| {
-                    let Sent { from, to, kind, tag, .. } = self.sent[*message];
-                    (from, to, kind as usize, tag) == class
-                });
-                let of_class: Vec<usize> = of_class.collect();
-                let is_it = |message: &usize| self.is_got(wish, got, *message);
-                let Some(place) = of_class.iter().position(is_it) else { continue };
-                skipped.extend(&of_class[..place]);
-                next.insert(class, of_class[place] + usize::from(wish.takes()));
-            }
+    /// Returns the messages before the one that a wish got which no wish has got: earlier receives had matched them, and
+    /// failed because their peer is lost, or did not end before their own process did. No completion says which
+    /// messages these are, but the length, the data and the bytes of what the wish got say which message that is.
+    /// `next`: the first message of each class that wishes before this one have left.
+    fn skipped(&self, next: &mut BTreeMap<Class, usize>, wish: &Wish, got: &Got) -> Vec<usize> {
+        if !self.may_lose(got.from, wish.at) {
+            return Vec::new();
         }
-        skipped
+        let class = (got.from, wish.at, wish.kind as usize, got.tag);
+        let first = next.get(&class).copied().unwrap_or(0);
+        let is_of_class = |message: &usize| {
+            let Sent { from, to, kind, tag, .. } = self.sent[*message];
+            (from, to, kind as usize, tag) == class
+        };
+        let mut of_class: Vec<usize> = (first..self.sent.len()).filter(is_of_class).collect();
+        let Some(place) = of_class.iter().position(|message| self.is_got(wish, got, *message)) else {
+            return Vec::new();
+        };
+        next.insert(class, of_class[place] + usize::from(wish.takes()));
+        of_class.truncate(place);
+        of_class
     }
 
     /// Whether a wish may have got this message.
     fn is_got(&self, wish: &Wish, got: &Got, message: usize) -> bool {
         let sent = &self.sent[message];
-        let Some(Bytes(bytes)) = wish.bytes.as_ref().filter(|_| wish.pieces == 1) else {
-            return (sent.length, sent.data) == (got.length, got.data);
+        if (sent.length, sent.data) != (got.length, got.data) {
+            return false;
+        }
+        let Some(Bytes(bytes)) =
+            wish.bytes.as_ref().filter(|_| matches!(wish.what, What::Buffer(_)) || !wish.has_failed)
+        else {
+            return true;
         };
         let length = got.length.min(wish.room - got.offset);
-        let is_content =
-            bytes[got.offset..got.offset + length] == content(message, sent.length)[..length.min(sent.length)];
-        (sent.length, sent.data) == (got.length, got.data) && is_content
+        let content = &content(message, sent.length)[..length];
+        match wish.what {
+            What::Buffer(_) => bytes[got.offset..got.offset + length] == *content,
+            _ => **bytes == *laid_out(content, wish.room, wish.pieces).0,
+        }
     }
 
     pub(super) fn model(&self) -> Model<u64> {
@@ -203,7 +222,9 @@ impl World {
         }
         let mut messages = vec![Vec::new(); self.wishes.len()];
         for (place, message) in matches.of_wishes.iter().enumerate() {
-            messages[of_wishes[place]].extend(*message);
+            if let Some(wish) = of_wishes[place] {
+                messages[wish].extend(*message);
+            }
         }
         for (index, wish) in self.wishes.iter().enumerate().filter(|(_, wish)| self.is_open(wish.at)) {
             self.check_wish(index, wish, &messages[index]);
@@ -220,12 +241,12 @@ impl World {
             let length = got.length.min(wish.room.saturating_sub(expected.len()));
             expected.extend_from_slice(&content(*message, got.length)[..length]);
         }
-        if let (What::Buffer(least), End::Done) = (wish.what, wish.end) {
+        if let (What::Buffer(least), End::Done, false) = (wish.what, wish.end, wish.has_failed) {
             assert!(wish.is_packed(), "messages are packed into buffer {index}: {wish:?}");
             assert!(wish.room - wish.filled() < least.max(1), "buffer {index} was given back too early: {wish:?}");
         }
         let Some(Bytes(bytes)) = &wish.bytes else { return };
-        if wish.end == End::Failed || wish.claim == Some(End::Failed) {
+        if wish.has_failed {
             return;
         }
         let (expected, _) = laid_out(&expected, wish.room, wish.pieces);

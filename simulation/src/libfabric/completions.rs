@@ -157,7 +157,8 @@ impl World {
             What::Receive => true,
         };
         let wish = &mut self.wishes[index];
-        if wish.end == End::Waits && (is_over || end != End::Done || matches!(wish.what, What::Search(_))) {
+        wish.has_failed |= end == End::Failed;
+        if wish.end == End::Waits && (is_over || end == End::Cancelled || matches!(wish.what, What::Search(_))) {
             wish.end = end;
         }
         if is_over && let Some(memory) = self.wishes[index].memory.take() {

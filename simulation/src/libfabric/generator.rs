@@ -57,18 +57,27 @@ struct Generator {
     flood: bool,
     /// One message in so many is in pieces; 0: none.
     pieces: usize,
-    /// Weight of processes that stop.
-    stops: usize,
+    /// Weights of connections that fail, and of processes that stop.
+    faults: [usize; 2],
 }
 
 impl Program {
     /// Makes the program of a seed, with `processes` processes if that is given.
     pub fn of_seed(seed: u64, processes: Option<u32>) -> Self {
-        let mut random = Random::new(seed, 3);
+        Program::made(Random::new(seed, 3), processes, false)
+    }
+
+    /// Makes the program of a seed whose processes outlive others: some die, close their endpoints, or a connection
+    /// fails.
+    pub fn with_lost_peers(seed: u64, processes: Option<u32>) -> Self {
+        Program::made(Random::new(seed, 4), processes, true)
+    }
+
+    fn made(mut random: Random, processes: Option<u32>, outlives: bool) -> Self {
         let most = [1, 3, 7][random.by_weight(&[10, 6, 3])];
         let some = 2 + random.below(most) as u32;
         let limits = program::Program {
-            processes: processes.unwrap_or(some).max(1),
+            processes: processes.unwrap_or(some).max(if outlives { 2 } else { 1 }),
             slots: random.one_of(&[8, 16, 16, 32]),
             unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
             window: random.one_of(&[1, 2, 8]),
@@ -78,6 +87,7 @@ impl Program {
             bounces: random.one_of(&[1, 3, 64]),
             wraps: random.one_in(3),
             schedule: random.next(),
+            outlives,
             ..program::Program::default()
         };
         let mut program = Program {
@@ -87,7 +97,7 @@ impl Program {
             flags: random.one_of(&[0, 0, 0, 0, fi::FI_COMPLETION, fi::FI_DELIVERY_COMPLETE, fi::FI_MATCH_COMPLETE]),
             operations: Vec::new(),
         };
-        let flood = random.one_in(8);
+        let (flood, fails) = (random.one_in(8), outlives && random.one_in(2));
         let generator = Generator {
             tags: 1 + random.below(TAGS.len()),
             kinds: random.one_of(&[[1, 0], [0, 1], [1, 1], [3, 1]]),
@@ -97,11 +107,20 @@ impl Program {
             expected: if flood { 0 } else { random.one_of(&[0, 2, 4]) },
             flood,
             pieces: random.one_of(&[0, 8, 2]),
-            stops: usize::from(random.one_in(4)),
+            faults: [4 * usize::from(fails), usize::from(random.one_in(4))],
         };
         let count = if flood || random.one_in(8) { 200 + random.below(400) } else { 4 + random.below(100) };
         while program.operations.len() < count {
             generator.add(&mut program, &mut random);
+        }
+        if outlives {
+            let most = program.limits.processes as usize;
+            for _ in 0..random.below(most).max(usize::from(!fails)) {
+                let at = random.below(most) as u32;
+                let place = random.below(program.operations.len());
+                let end = if random.one_in(2) { Operation::Die { at } } else { Operation::Close { at } };
+                program.operations.insert(place, end);
+            }
         }
         program
     }
@@ -157,7 +176,8 @@ impl Generator {
         let at = random.below(processes) as u32;
         let from = (!random.one_in(2)).then(|| random.below(processes) as u32);
         let of @ (kind, _) = self.tag(random);
-        let weights = [24, 10, self.buffers, self.searches, self.searches / 2, 2, 1, 2, self.stops];
+        let [fails, stops] = self.faults;
+        let weights = [24, 10, self.buffers, self.searches, self.searches / 2, 2, 1, 2, fails, stops];
         let operation = match random.by_weight(&weights) {
             0 => return self.send(program, random, at, of),
             1 => {
@@ -185,6 +205,7 @@ impl Generator {
             5 => Operation::Cancel { at, which: random.below(8) },
             6 => Operation::Settle { at },
             7 => Operation::Refuse { at, refuses: random.one_in(2) },
+            8 => Operation::Fail { at, queue_pair: random.below(64), reads: random.one_in(2) },
             _ => Operation::Stop { at, steps: random.one_of(&[10, 100, 1000]) },
         };
         program.operations.push(operation);

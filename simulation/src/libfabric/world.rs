@@ -108,6 +108,8 @@ pub(super) struct Wish {
     pub(super) made: usize,
     pub(super) got: Vec<Got>,
     pub(super) end: End,
+    /// Whether its receive, or one of a buffer's, has failed because a peer is lost.
+    pub(super) has_failed: bool,
     /// The receive of a claimed message.
     pub(super) claim: Option<End>,
     /// Successes and failures that a counter counts.
@@ -335,6 +337,7 @@ impl World {
             made,
             got,
             end,
+            has_failed: false,
             claim: None,
             counted: [0, 0],
             room: 0,

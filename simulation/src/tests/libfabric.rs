@@ -13,6 +13,15 @@ fn each_message_of_libfabrics_programs_arrives_whole_and_once_and_in_order() {
 }
 
 #[test]
+fn endpoints_outlive_others_that_die_or_close_and_messages_that_were_sent_before_a_close_arrive() {
+    for seed in 0..200 {
+        if let Err(failure) = run(&Program::with_lost_peers(seed, None)) {
+            panic!("seed {seed}: {failure}");
+        }
+    }
+}
+
+#[test]
 fn a_seed_of_libfabric_has_the_same_history_each_time() {
     for seed in 0..20 {
         let program = Program::of_seed(seed, None);

@@ -47,9 +47,10 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     // softhca has no doc tests, and `cargo test` would build it anew, for another kind of link.
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
-    let [of_mpi, of_libfabric] = &mut simulate::of_tests(workspace);
+    let [of_mpi, of_libfabric, lost] = &mut simulate::of_tests(workspace);
     tally.part("simulated programs", of_mpi);
     tally.part("simulated programs of libfabric", of_libfabric);
+    tally.part("simulated programs of libfabric with lost peers", lost);
     if all {
         // Each of them uses one thread most of the time: the build ends with the optimisation of a whole library.
         let loom_and_build: Lane<'_> = Box::new(|tally| {
