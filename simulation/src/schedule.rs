@@ -39,7 +39,7 @@ pub(crate) struct Limits {
 }
 
 /// The step that the world has to take.
-pub(crate) enum Turn {
+enum Turn {
     /// Begin the operation with this index.
     Begin(usize),
     /// Poll as this process.
@@ -71,9 +71,11 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `left`: the operations of each process.
-    pub(crate) fn new(limits: Limits, fabric: Fabric, left: Vec<VecDeque<usize>>) -> Self {
+    /// `processes`: the process of each operation.
+    pub(crate) fn new(limits: Limits, fabric: Fabric, processes: impl Iterator<Item = u32>) -> Self {
         let (mut random, count) = (Random::new(limits.seed, 1), limits.processes);
+        let mut left = vec![VecDeque::new(); count];
+        processes.enumerate().for_each(|(operation, at)| left[at as usize].push_back(operation));
         Schedule {
             fabric,
             history: History::default(),
@@ -91,12 +93,12 @@ impl Schedule {
     }
 
     /// Whether operations have not begun.
-    pub(crate) fn has_more(&self) -> bool {
+    fn has_more(&self) -> bool {
         self.left.iter().any(|left| !left.is_empty())
     }
 
     /// Lets the network do what it does next, and returns who goes on.
-    pub(crate) fn next(&mut self) -> Turn {
+    fn next(&mut self) -> Turn {
         self.stopped.iter_mut().for_each(|steps| *steps = steps.saturating_sub(1));
         let Limits { hello_faults, post_faults, .. } = self.limits;
         if hello_faults > 0 && self.random.one_in(hello_faults) {
@@ -172,7 +174,22 @@ pub(crate) trait Scheduled {
     ///
     /// # Panics
     /// If a check fails.
-    fn run(&mut self);
+    fn run(&mut self) {
+        while self.schedule().has_more() {
+            match self.schedule().next() {
+                Turn::Begin(operation) => self.begin(operation),
+                Turn::Poll(at) => _ = self.poll(at),
+                Turn::Rest => {}
+            }
+        }
+        self.end();
+    }
+
+    /// Begins the operation with this index.
+    fn begin(&mut self, operation: usize);
+
+    /// Ends all operations, and checks that nothing is left.
+    fn end(&mut self);
 
     /// Describes the connections, for a failure.
     fn describe(&mut self) -> Vec<String>;

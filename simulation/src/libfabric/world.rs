@@ -15,7 +15,7 @@ use super::memory::{Data, Piece};
 use super::{Found, How, Operation, Program};
 use crate::history::Step;
 use crate::memory::Memory;
-use crate::schedule::{Limits, Schedule, Scheduled, TICK, Turn};
+use crate::schedule::{Limits, Schedule, Scheduled, TICK};
 use crate::world::content;
 
 /// Initial value of each byte of a receive's memory, and of what is between the pieces.
@@ -178,10 +178,6 @@ impl World {
         let open = |rank| Endpoint::open((&fabric, &memory), (rank, count), &settings, program.opened());
         let endpoints = (0..count).map(|rank| Some(open(rank))).collect();
         let count = count as usize;
-        let mut left = vec![VecDeque::new(); count];
-        for (index, operation) in program.operations.iter().enumerate() {
-            left[operation.at() as usize].push_back(index);
-        }
         let limits = Limits {
             processes: count,
             rails: 1,
@@ -191,7 +187,7 @@ impl World {
         };
         World {
             program: program.clone(),
-            schedule: Schedule::new(limits, fabric, left),
+            schedule: Schedule::new(limits, fabric, program.operations.iter().map(Operation::at)),
             memory,
             endpoints,
             closing: vec![None; count],
@@ -464,15 +460,12 @@ impl Scheduled for World {
         &mut self.schedule
     }
 
-    fn run(&mut self) {
-        while self.schedule.has_more() {
-            match self.schedule.next() {
-                Turn::Begin(operation) => self.begin(operation),
-                Turn::Poll(at) => _ = self.poll(at),
-                Turn::Rest => {}
-            }
-        }
-        self.end();
+    fn begin(&mut self, operation: usize) {
+        World::begin(self, operation);
+    }
+
+    fn end(&mut self) {
+        World::end(self);
     }
 
     fn describe(&mut self) -> Vec<String> {

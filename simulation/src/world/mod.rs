@@ -22,9 +22,9 @@ use crate::history::Step;
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::process::{Handle, Process, Wanted};
-use crate::program::Program;
+use crate::program::{Operation, Program};
 use crate::recorder::Trace;
-use crate::schedule::{Limits, Schedule, Scheduled, TICK, Turn};
+use crate::schedule::{Limits, Schedule, Scheduled, TICK};
 use communicators::Communicators;
 use persistent::Persistent;
 
@@ -101,10 +101,6 @@ impl World {
         let count = program.processes as usize;
         let processes =
             (0..program.processes).map(|rank| Some(Process::new(&fabric, &memory, rank, settings))).collect();
-        let mut left = vec![VecDeque::new(); count];
-        for (index, operation) in program.operations.iter().enumerate() {
-            left[operation.at() as usize].push_back(index);
-        }
         let limits = Limits {
             processes: count,
             rails: program.rails,
@@ -112,9 +108,9 @@ impl World {
             post_faults: program.post_faults,
             seed: program.schedule,
         };
-        World {
+        let mut world = World {
             program: program.clone(),
-            schedule: Schedule::new(limits, fabric, left),
+            schedule: Schedule::new(limits, fabric, program.operations.iter().map(Operation::at)),
             memory,
             processes,
             model: Model::default(),
@@ -128,7 +124,9 @@ impl World {
             now: 0,
             outlived: BTreeMap::new(),
             is_broken: false,
-        }
+        };
+        world.listen_for_paths();
+        world
     }
 
     /// Records the events of all processes from now on.
@@ -183,16 +181,12 @@ impl Scheduled for World {
         &mut self.schedule
     }
 
-    fn run(&mut self) {
-        self.listen_for_paths();
-        while self.schedule.has_more() {
-            match self.schedule.next() {
-                Turn::Begin(operation) => self.begin(operation),
-                Turn::Poll(at) => _ = self.poll(at),
-                Turn::Rest => {}
-            }
-        }
-        self.end();
+    fn begin(&mut self, operation: usize) {
+        World::begin(self, operation);
+    }
+
+    fn end(&mut self) {
+        World::end(self);
     }
 
     fn describe(&mut self) -> Vec<String> {
