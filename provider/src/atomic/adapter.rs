@@ -166,21 +166,8 @@ pub(super) fn start(state: &mut State, shared: &Shared, of: &Atomic<'_>, route: 
         return Ok(());
     }
     let to = endpoint_of(state, shared, route).ok_or(sys::FI_EAGAIN)?;
-    if state.others.is_exchanging(to) {
-        state.progress(shared);
-        if state.others.is_exchanging(to) {
-            return Err(sys::FI_EAGAIN);
-        }
-    }
-    let begun = {
-        let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-        state.others.begin_by_adapter(&mut port, to, of, target)
-    };
-    if begun == Err(sys::FI_EAGAIN) {
-        state.progress(shared);
-    }
-    state.leave(shared);
-    begun
+    rma::ended(state, shared, |state| state.others.is_exchanging(to))?;
+    rma::begin(state, shared, |others, port, _| others.begin_by_adapter(port, to, of, target))
 }
 
 /// Returns the port's endpoint of a route, also of that to this endpoint itself.

@@ -235,15 +235,7 @@ fn start(state: &mut State, shared: &Shared, of: &Atomic<'_>) -> Result<()> {
         rma::report(&state.reports, of.calls.flags(), of.end, failure);
         return Ok(());
     }
-    let begun = {
-        let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-        state.others.begin_atomic(&mut port, route.to(), of, size)
-    };
-    if begun == Err(sys::FI_EAGAIN) {
-        state.progress(shared);
-    }
-    state.leave(shared);
-    begun
+    rma::begin(state, shared, |others, port, _| others.begin_atomic(port, route.to(), of, size))
 }
 
 /// Does an operation of this endpoint with itself. Returns why it failed.

@@ -126,12 +126,13 @@ pub(crate) struct Rma {
     pub(crate) operations: Operations,
     /// Messages of atomic operations that have not ended, and operations by the adapter.
     pub(crate) atomics: u32,
-    /// Those of them that need several requests, and their next requests.
+    /// Number of operations that have not ended and need several requests of the adapter.
     pub(crate) exchanges: u32,
+    /// The next requests of these operations, each with the number of its operation.
     pub(crate) steps: Vec<(u32, Step)>,
     /// This endpoint as a peer of its port, once the adapter has done an atomic operation on its own memory.
     pub(crate) ourselves: Option<EndpointId>,
-    /// What peers are to be told about operations that have ended.
+    /// Messages that are to tell peers about operations that have ended.
     notices: Vec<(EndpointId, Box<Notice>)>,
     pub(crate) slots: Slots,
     /// Registrations of their data, and of that of messages.
@@ -323,22 +324,25 @@ pub(crate) fn transfer(state: &mut State, shared: &Shared, of: &Transfer<'_>) ->
         fence(state, shared, of.peer)?;
     }
     let route = state.route(shared, of.peer).ok_or(sys::FI_EINVAL)?;
-    let to = state.others.endpoint(route);
-    if state.others.is_changing(to) {
-        state.progress(shared);
-        if state.others.is_changing(to) {
-            return Err(sys::FI_EAGAIN);
-        }
-    }
+    ended(state, shared, |state| state.others.is_changing(state.others.endpoint(route)))?;
     if route == Route::LOOPBACK {
         ourselves::transfer(state, shared, of);
         return Ok(());
     }
+    begin(state, shared, |others, port, reports| others.begin(port, route.to(), of, reports))
+}
+
+/// Begins an operation by `with`, which gets the port. Makes progress if it cannot begin now (`FI_EAGAIN`), because a
+/// program may do nothing but call again.
+pub(crate) fn begin(
+    state: &mut State,
+    shared: &Shared,
+    with: impl FnOnce(&mut Rma, &mut Port<Verbs>, &Reports) -> Result<()>,
+) -> Result<()> {
     let begun = {
         let mut port = shared.enter_port(0).ok_or(sys::FI_EAGAIN)?;
-        state.others.begin(&mut port, route.to(), of, &state.reports)
+        with(&mut state.others, &mut port, &state.reports)
     };
-    // A program may do nothing but call again.
     if begun == Err(sys::FI_EAGAIN) {
         state.progress(shared);
     }
@@ -346,14 +350,18 @@ pub(crate) fn transfer(state: &mut State, shared: &Shared, of: &Transfer<'_>) ->
     begun
 }
 
-/// Checks that all operations with this peer have ended, and makes progress if they have not. The program calls
-/// again (`FI_EAGAIN`).
-pub(crate) fn fence(state: &mut State, shared: &Shared, peer: sys::fi_addr_t) -> Result<()> {
-    let route = state.route(shared, peer).ok_or(sys::FI_EINVAL)?;
-    if is_engaged(state, route) {
+/// Checks that something has ended, after progress if it has not. The program calls again (`FI_EAGAIN`).
+pub(crate) fn ended(state: &mut State, shared: &Shared, goes_on: impl Fn(&State) -> bool) -> Result<()> {
+    if goes_on(state) {
         state.progress(shared);
     }
-    if is_engaged(state, route) { Err(sys::FI_EAGAIN) } else { Ok(()) }
+    if goes_on(state) { Err(sys::FI_EAGAIN) } else { Ok(()) }
+}
+
+/// Checks that all operations with this peer have [`ended`].
+pub(crate) fn fence(state: &mut State, shared: &Shared, peer: sys::fi_addr_t) -> Result<()> {
+    let route = state.route(shared, peer).ok_or(sys::FI_EINVAL)?;
+    ended(state, shared, |state| is_engaged(state, route))
 }
 
 /// Whether an operation with this peer, or a send to it, has not ended.
