@@ -155,7 +155,7 @@ pub trait Recorder: Copy {
     /// Reserves numbers: the returned one, and every second one after it.
     fn numbers(self, count: u64) -> u64;
 
-    /// Records an event of a request, a message or a search with these elements.
+    /// Records an event of a request, a message or a search. `elements`: its values, in the order of its type.
     fn put<const N: usize>(self, event: Event, elements: &[u64; N]);
 }
 

@@ -3,11 +3,11 @@
 //!
 //! It needs no header of libfabric and no unsafe code: what an endpoint stands on ([`Environment`]) is C's in the
 //! provider, and invented in the simulation. [`State`] is what a thread uses once it has entered the endpoint;
-//! [`Shared`] has the port and what does not change. `flags` and `calls` have what a program calls, `multi_recv` the
-//! buffers for several messages, `progress` the poll, `request` the operations, `reports` and `completion` their ends,
-//! `lost` the ends of those whose peer is lost, `disconnect` the endpoint's own end, `memory` and `peers` what the
-//! messenger asks about memory and peers, `tools` about tools. An endpoint has two queues of receives, of tagged and of
-//! untagged messages ([`Kind`]), which the messenger knows as communicators.
+//! [`Shared`] has the port and what does not change. `calls` has what a program calls, `progress` the poll, `request`
+//! the operations, `reports` and `completion` their ends, `lost` the ends of those whose peer is lost, `disconnect` the
+//! endpoint's own end, `memory` and `peers` what the messenger asks about memory and peers, `tools` about tools. An
+//! endpoint has two queues of receives, of tagged and of untagged messages ([`Kind`]), which the messenger knows as
+//! communicators.
 //!
 //! Called by `provider/src/endpoint` and `simulation/src/libfabric`. Grade: hot. Threads: any that enters the endpoint,
 //! one at a time. Tests: those of the callers, and `hw-tests`.
@@ -35,27 +35,24 @@ mod completion;
 mod disconnect;
 mod environment;
 pub mod fi;
-mod flags;
 mod lost;
 mod memory;
-mod multi_recv;
 mod peers;
 mod progress;
 mod reports;
 mod request;
 mod tools;
 
-pub use calls::{DELIVERED, Message, Wanted};
+pub use calls::{DELIVERED, Message, SEARCH, Wanted};
 pub use completion::{Completion, Failure};
 pub use environment::{Counter, Data, Environment, Memory, Others, Piece, Queue, Recorder, Vector};
-pub use flags::SEARCH;
 pub use peers::OURSELVES;
 pub use reports::{BoundQueue, Reports};
 pub use request::{Handle, Request, Requests};
 pub use tools::ELEMENTS;
 
 use calls::Report;
-use multi_recv::Buffers;
+use calls::multi_recv::Buffers;
 use peers::Peers;
 use request::{Core, Hears, Outcome};
 

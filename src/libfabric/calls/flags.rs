@@ -5,10 +5,11 @@
 //! Called for calls that are not sent or posted plainly. Grade: hot. Threads: the one that has entered the endpoint.
 //! Tests: `simulation`, `hw-tests`.
 
-use super::calls::{DELIVERED, Found, Message, Wanted};
-use super::environment::{Data as _, Environment};
-use super::request::{Call, Hears};
-use super::{Kind, Result, Shared, State, fi};
+use super::peek::Found;
+use super::{DELIVERED, Message, Wanted};
+use crate::libfabric::environment::{Data as _, Environment};
+use crate::libfabric::request::{Call, Hears};
+use crate::libfabric::{Kind, Result, Shared, State, fi};
 use crate::messenger::request::Mode;
 
 /// Flags of a search and of what it found.

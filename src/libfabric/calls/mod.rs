@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program calls: sends, receives, searches (`FI_PEEK`) and cancels; and the completions that they report.
+//! What a program calls: sends, receives and cancels; and the completions that they report.
 //!
-//! A short send to a peer that needs no flow control is posted without a request. Grade: hot. Threads: the one that has
+//! A short send to a peer that needs no flow control is posted without a request. `flags` translates the flags of a
+//! call, `peek` has the searches, `multi_recv` the buffers for several messages. Grade: hot. Threads: the one that has
 //! entered the endpoint. Tests: `simulation`, `hw-tests`.
+
+mod flags;
+pub(super) mod multi_recv;
+mod peek;
 
 use crate::messenger::events::{self, Event};
 use crate::messenger::header::{Header, Match, WireEnvelope as _};
 use crate::messenger::host::{Data as _, Process as _};
-use crate::messenger::matching::{ADDR_UNSPEC, FiTag, MessageHandle, Tagged};
-use crate::messenger::receive::probe;
+use crate::messenger::matching::{ADDR_UNSPEC, FiTag, Tagged};
 use crate::messenger::receive::queues::FIRST;
 use crate::messenger::receive::search::{self, Posting};
 use crate::messenger::request::{Mode, Role};
 use crate::messenger::send;
 use crate::transport::Sent;
 use ibex_ffi::verbs::InlineSpan;
+
+pub use flags::SEARCH;
 
 use super::completion::{Completion, Failure};
 use super::environment::{Data as _, Environment, Others as _};
@@ -41,17 +47,6 @@ pub struct Wanted {
     pub tag: u64,
     /// Bits of the tag that are not compared.
     pub ignore: u64,
-}
-
-/// What happens to the message that a search finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// It stays for later receives.
-    Stays,
-    /// It is claimed: [`State::receive_claimed`] with the same context receives it.
-    Claimed,
-    /// It is dropped.
-    Discarded,
 }
 
 /// Flags by which a send completes once its message was delivered, or matched.
@@ -225,62 +220,6 @@ impl<E: Environment> State<E> {
             from => self.route(shared, from).ok_or(fi::FI_EINVAL)?.bits(),
         };
         Ok((source, FiTag { tag: wanted.tag, ignore: wanted.ignore, data: None }))
-    }
-
-    /// Searches the unexpected messages. The completion says what was found, or that nothing was.
-    pub(super) fn peek(&mut self, shared: &Shared<E::Adapter>, call: Call, wanted: Wanted, found: Found) -> Result<()> {
-        self.progress(shared);
-        let of = self.wanted(shared, wanted)?;
-        let Some(message) = probe::probe(shared, self, call.kind, of, found != Found::Stays) else {
-            self.fail_receive(call, 0, fi::FI_ENOMSG, "no message that matches the search has arrived");
-            self.leave(shared);
-            return Ok(());
-        };
-        let Tagged { source, tag, data } = message.envelope;
-        let completion = completion_of(call, tag, data, message.length);
-        self.complete(call, completion, Some(source));
-        match (found, message.message) {
-            (Found::Claimed, Some(handle)) => _ = self.claimed.insert(call.context, (handle, completion, source)),
-            (Found::Discarded, Some(handle)) => self.drop_message(shared, call.kind, handle),
-            _ => {}
-        }
-        self.leave(shared);
-        Ok(())
-    }
-
-    /// Receives the message that a search with the same context has claimed. Without `data`, drops it, and reports the
-    /// same as the search.
-    pub(super) fn receive_claimed(
-        &mut self,
-        shared: &Shared<E::Adapter>,
-        call: Call,
-        data: Option<E::Data>,
-    ) -> Result<()> {
-        let (message, completion, source) = self.claimed.remove(&call.context).ok_or(fi::FI_EINVAL)?;
-        let Some(data) = data else {
-            self.complete(call, completion, Some(source));
-            self.drop_message(shared, call.kind, message);
-            return Ok(());
-        };
-        self.receive_probed(shared, call, message, data);
-        Ok(())
-    }
-
-    fn receive_probed(&mut self, shared: &Shared<E::Adapter>, call: Call, message: MessageHandle, data: E::Data) {
-        let (receive, request) = self.requests.take(Role::Receive, (ADDR_UNSPEC, tag(0, None)), call);
-        request.core.data = data;
-        probe::receive(shared, self, receive, message);
-        self.leave(shared);
-    }
-
-    /// Receives no byte of a message, and reports nothing.
-    fn drop_message(&mut self, shared: &Shared<E::Adapter>, kind: Kind, message: MessageHandle) {
-        self.receive_probed(
-            shared,
-            Call { context: 0, kind, is_reported: false, hears: Hears::Nobody },
-            message,
-            E::Data::NONE,
-        );
     }
 
     /// Cancels a posted receive with this context: it ends with `FI_ECANCELED`. Returns whether there was one.

@@ -3,7 +3,7 @@
 //! next one takes its place in the queue, until less room is left than `FI_OPT_MIN_MULTI_RECV`. So a buffer is used up
 //! before the receives that were posted after it.
 //!
-//! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `calls.rs`,
+//! The last completion of a buffer has the flag `FI_MULTI_RECV`: the program has the buffer back. Called by `flags.rs`,
 //! and by the messenger for a match. Grade: pending. Threads: the one that has entered the endpoint. Tests:
 //! `simulation`, `hw-tests`.
 
@@ -12,14 +12,14 @@ use crate::messenger::header::WireEnvelope as _;
 use crate::messenger::matching::{FiTag, Tagged};
 use crate::messenger::request::Role;
 
-use super::calls::Wanted;
-use super::completion::Completion;
-use super::environment::{Data, Environment, Piece};
-use super::request::{Call, Handle};
-use super::{PieceOf, Result, Shared, State, fi};
+use super::Wanted;
+use crate::libfabric::completion::Completion;
+use crate::libfabric::environment::{Data, Environment, Piece};
+use crate::libfabric::request::{Call, Handle};
+use crate::libfabric::{PieceOf, Result, Shared, State, fi};
 
 /// A buffer for several messages.
-pub(super) struct Buffer<P> {
+pub(in crate::libfabric) struct Buffer<P> {
     call: Call,
     /// The messages that its receives take.
     from: (u64, FiTag),
@@ -34,7 +34,7 @@ pub(super) struct Buffer<P> {
 }
 
 /// The buffers of an endpoint.
-pub(super) struct Buffers<P> {
+pub(in crate::libfabric) struct Buffers<P> {
     all: Vec<Option<Buffer<P>>>,
     /// Those whose next receive is to be posted.
     due: Vec<usize>,
@@ -52,12 +52,12 @@ impl<P: Piece> Buffers<P> {
     }
 
     /// Whether receives are to be posted.
-    pub(super) fn are_due(&self) -> bool {
+    pub(in crate::libfabric) fn are_due(&self) -> bool {
         !self.due.is_empty()
     }
 
     /// Completes the report of a receive of a buffer, which is given back with its last one.
-    pub(super) fn report(&mut self, buffer: usize, start: usize, completion: &mut Completion) {
+    pub(in crate::libfabric) fn report(&mut self, buffer: usize, start: usize, completion: &mut Completion) {
         completion.buffer = start;
         let known = self.get(buffer);
         known.receives -= 1;
@@ -68,7 +68,7 @@ impl<P: Piece> Buffers<P> {
     }
 
     /// Gives a buffer back whose posted receive was cancelled, or failed. Returns whether it has no other.
-    pub(super) fn cancel(&mut self, buffer: usize) -> bool {
+    pub(in crate::libfabric) fn cancel(&mut self, buffer: usize) -> bool {
         let known = self.get(buffer);
         known.receives -= 1;
         known.rest = known.rest.behind(usize::MAX);
@@ -88,7 +88,7 @@ impl<P: Piece> Buffer<P> {
 
 impl<E: Environment> State<E> {
     /// Posts a buffer for several messages. `least`: `FI_OPT_MIN_MULTI_RECV`.
-    pub(super) fn receive_several(
+    pub(in crate::libfabric) fn receive_several(
         &mut self,
         shared: &Shared<E::Adapter>,
         call: Call,
