@@ -31,6 +31,9 @@ static void bind_to(const char *processor) {
     }
 }
 
+// Messages that are sent before those that are measured.
+static int before(int messages) { return messages < MESSAGES_BEFORE ? messages : MESSAGES_BEFORE; }
+
 static void await(struct fid_cq *queue) {
     struct fi_cq_tagged_entry entry;
     ssize_t count;
@@ -94,7 +97,7 @@ static int ascending(const void *a, const void *b) {
 
 static void report(int messages) {
     uint64_t *counter = malloc(((size_t)messages + 1) * sizeof *counter);
-    measure(MESSAGES_BEFORE < messages ? MESSAGES_BEFORE : messages, counter);
+    measure(before(messages), counter);
     double begin = microseconds();
     measure(messages, counter);
     double per_tick = (microseconds() - begin) / (double)(counter[messages] - counter[0]);
@@ -135,7 +138,7 @@ int main(int argc, char **argv) {
     exchange(pipes[side][1], pipes[1 - side][0]);
     post();
     if (side == 1) {
-        answer((MESSAGES_BEFORE < messages ? MESSAGES_BEFORE : messages) + messages);
+        answer(before(messages) + messages);
         // What was injected last may not have left.
         check("fi_close", fi_close(&me.ep->fid));
         return 0;

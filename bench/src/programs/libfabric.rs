@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 pub(crate) const PROGRAM: &str = "ibex_fi_latency";
 
-/// Makes the job of a row; `times`: its length, in multiples of the first.
+/// Makes the job that measures one value. `times`: how many times as many messages as in the first measurement.
 pub(crate) fn job(place: Where, bytes: u64, times: u32) -> Job {
     let messages = perftest::iterations(Reads::TypicalLatency, bytes, place.kind) * times;
     let mut argv = vec![place.programs.join(PROGRAM).display().to_string(), messages.to_string(), bytes.to_string()];

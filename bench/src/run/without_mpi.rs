@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs the programs without MPI: perftest, the program of libfabric's calls, and the host's memory. The first two are
 //! repeated with twice the length until the value stays the same, because caches, windows and clocks have to warm up.
-//! The rule is that of `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
+//! `benches/mpi/ibex_mpi_bench.c` has the same rule. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
 
 use super::found::Found;
 use super::runner::Runner;

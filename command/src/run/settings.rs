@@ -59,7 +59,7 @@ fn by_libfabric(mpi: &Implementation, shares_memory: bool) -> Vec<(&'static str,
         Implementation::Intel => {
             let mut variables = vec![("FI_PROVIDER", "ibex"), ("I_MPI_OFI_PROVIDER", "ibex")];
             variables.push(("I_MPI_FABRICS", if shares_memory { "shm:ofi" } else { "ofi" }));
-            // Its collectives of a host have shared memory of their own.
+            // Collectives within a host use shared memory whatever the fabrics, unless this says otherwise.
             variables.extend((!shares_memory).then_some(("I_MPI_COLL_INTRANODE", "pt2pt")));
             variables
         }

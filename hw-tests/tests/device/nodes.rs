@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two nodes: messages across a network, also by the libfabric provider, a network that loses packets, one that filters
-//! datagrams, and a silent node. Setup grade; one test at a time.
+//! Tests on two nodes: messages across a network, by Open MPI and by the libfabric provider; a network that loses
+//! packets, or filters datagrams; and a node that falls silent. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
 use crate::mpis::{MPICH, job};

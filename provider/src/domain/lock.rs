@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lock of a domain: one thread at a time is inside, and only that one uses the endpoints and queues of the domain
-//! ([`Guarded`]). So a call takes one lock, however many objects it uses; and none if the program lets only one thread
-//! at a time call (`FI_THREAD_DOMAIN`). A program that breaks this promise crashes or loses messages. Builds with debug
-//! assertions, and others by the environment variable `FI_IBEX_CHECK_THREADS`, take the lock nevertheless: a thread that
-//! finds another inside says so, and waits. So the program goes on. Without the check, the promise still costs no
-//! instruction, and a domain that many threads enter tests one byte beside its lock.
+//! The lock of a domain. A thread that holds it is *inside*, and only that thread uses the endpoints and queues of the
+//! domain ([`Guarded`]). So a call takes one lock, however many objects it uses. It takes none if the program promises
+//! that only one thread at a time calls (`FI_THREAD_DOMAIN`).
+//!
+//! A program that breaks this promise crashes or loses messages. A check finds it: debug builds, and others if the
+//! environment variable `FI_IBEX_CHECK_THREADS` is set, take the lock nevertheless. A thread that finds another one
+//! inside prints that, and waits; so the program goes on.
 //!
 //! Each call enters once ([`Lock::enter`]), and what it calls is inside. Called by all objects of a domain. Grade: hot.
 //! Threads: any. Tests: below, and `hw-tests/libfabric/fi_threads.c`.

@@ -98,7 +98,7 @@ impl Registrations {
     /// Registers memory of an operation, or finds it registered.
     ///
     /// # Safety
-    /// A1: the memory belongs to an operation, which ends after the registration is given back.
+    /// A1: the operation that owns the memory ends only after the registration is given back.
     pub(crate) unsafe fn register(&mut self, start: usize, length: usize, access: Access) -> io::Result<Registered> {
         self.forget_changed();
         let end = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));

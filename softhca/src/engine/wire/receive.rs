@@ -125,7 +125,7 @@ fn undelivered(fabric: &Fabric, peer: &Peer, queue: &RecvQueue, errno: Errno) ->
     cannot_copy(fabric, peer, errno)
 }
 
-/// Returns the outcome of a send whose memory is not mapped any more: the request stays posted.
+/// Returns the outcome of a send whose memory is not mapped any more. The receive stays posted.
 #[cold]
 fn unread(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Outcome {
     peer.put_back(fabric, queue);
