@@ -212,9 +212,14 @@ impl World {
             assert!(taker.is_some() || self.is_excused(message), "message {message} is lost: {sent:?}");
         }
         for at in &self.gave_up {
-            // Flow control announces a message beyond its bounds, which arrives when it is matched.
-            let is_owed = |message: &usize| self.sent[*message].from == *at && matches.takers[*message].is_none();
-            assert!((0..self.sent.len()).any(|message| is_owed(&message)), "process {at} waits for nobody to close");
+            // An announced message arrives when it is received: not yet when a search has claimed it.
+            let is_claim = |taker: usize| of_wishes[taker].is_some_and(|wish| self.wishes[wish].claim.is_some());
+            let waits = |taker: Option<usize>| taker.is_none_or(is_claim);
+            let mut sent = self.sent.iter().zip(&matches.takers);
+            assert!(
+                sent.any(|(sent, taker)| sent.from == *at && waits(*taker)),
+                "process {at} waits for nobody to close"
+            );
         }
         for (message, sent) in self.sent.iter().enumerate() {
             let is_over = sent.done.is_some() || sent.has_failed || !sent.is_reported;

@@ -143,6 +143,8 @@ impl fmt::Display for Program {
         let program::Program { processes, slots, unexpected_memory, window, hello_faults, post_faults, .. } =
             &self.limits;
         let program::Program { buffers, bounces, wraps, schedule, .. } = &self.limits;
+        writeln!(f, "    use crate::Program as Limits;")?;
+        writeln!(f, "    use crate::libfabric::{{Found::*, How::*, Kind::*, Operation}};")?;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        limits: Limits {{")?;
         writeln!(f, "            processes: {processes},")?;
