@@ -64,6 +64,8 @@ impl<E: Environment> State<E> {
             (Some(buffer), false) if self.buffers.cancel(buffer) => completion.flags |= fi::FI_MULTI_RECV,
             _ => {}
         }
+        // Reports that wait come first: a buffer for several messages is given back by its last one.
+        self.put_late(shared);
         self.reports.failed(call, completion, Failure { error, excess: 0, text: &text });
     }
 }

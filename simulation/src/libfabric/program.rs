@@ -142,7 +142,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let program::Program { processes, slots, unexpected_memory, window, hello_faults, post_faults, .. } =
             &self.limits;
-        let program::Program { buffers, bounces, wraps, schedule, .. } = &self.limits;
+        let program::Program { buffers, bounces, wraps, outlives, schedule, .. } = &self.limits;
         writeln!(f, "    use crate::Program as Limits;")?;
         writeln!(f, "    use crate::libfabric::{{Found::*, How::*, Kind::*, Operation}};")?;
         writeln!(f, "    check(&Program {{")?;
@@ -156,6 +156,7 @@ impl fmt::Display for Program {
         writeln!(f, "            buffers: {buffers},")?;
         writeln!(f, "            bounces: {bounces},")?;
         writeln!(f, "            wraps: {wraps},")?;
+        writeln!(f, "            outlives: {outlives},")?;
         writeln!(f, "            schedule: 0x{schedule:x},")?;
         writeln!(f, "            ..Limits::default()")?;
         writeln!(f, "        }},")?;
