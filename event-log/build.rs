@@ -2,9 +2,7 @@
 //! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`. Cargo
 //! cannot order two shared libraries, so this links with a stub: a library of the same soname with empty functions. At
 //! run time the loader finds the real one next to libibex-log.so. The unit tests, which call none of the functions, get
-//! the stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
-
-mod wrappers;
+//! the stub as a static library (mpi.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +10,7 @@ use std::process::Command;
 const INCLUDE: &str = "../plugin-abi/include";
 
 fn main() {
-    for file in ["build.rs", "wrappers.rs", "src/mpi.c", "src/exchange.c", INCLUDE] {
+    for file in ["build.rs", "src/mpi.c", "src/exchange.c", INCLUDE] {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=MPICC");
@@ -40,12 +38,10 @@ fn main() {
 }
 
 fn bind(out: &Path, includes: &[String]) {
-    let calls = wrappers::CALLS.split_whitespace().map(|name| format!("MPI_{name}")).collect::<Vec<_>>().join("|");
     let bound = bindgen::Builder::default()
         .header(format!("{INCLUDE}/ibex_mpi_t.h"))
         .clang_args(includes.iter().map(|directory| format!("-I{directory}")))
         .allowlist_function("MPI_T_.*")
-        .allowlist_function(calls)
         .prepend_enum_name(false)
         .generate_comments(false)
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
@@ -53,10 +49,7 @@ fn bind(out: &Path, includes: &[String]) {
         .generate()
         .expect("bindgen reads ibex_mpi_t.h with the installed Open MPI's mpi.h")
         .to_string();
-    let rows = wrappers::rows(&bound);
-    for (name, text) in [("mpi.rs", bound), ("calls.rs", rows)] {
-        std::fs::write(out.join(name), text).expect("OUT_DIR can be written to");
-    }
+    std::fs::write(out.join("mpi.rs"), bound).expect("OUT_DIR can be written to");
 }
 
 /// Makes a library with every function of the header: static, and shared in a folder that no loader searches.

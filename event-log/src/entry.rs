@@ -4,13 +4,15 @@
 //! tool's, or the MPI's. Fortran's calls use the `PMPI_` names. Grade: setup. Threads: the application's. Tests:
 //! tests/log.rs, tests/trace.rs; hw-tests/tests/device/tools.rs and recorder.rs.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
-use crate::{calls, mpi, recording, session};
+use ibex_mpi_calls::next::{MISSING, Next};
+
+use crate::{mpi, recording, session};
 
 /// Exports functions that call `before`, the next definition, and `after`.
 macro_rules! entries {
-    ($( fn $name:ident = $text:literal ($($argument:ident: $type:ty),* $(; $further:tt)?) {
+    ($( fn $name:ident ($($argument:ident: $type:ty),* $(; $further:tt)?) {
         $before:expr, $after:expr
     } )*) => { $(
         /// Overrides MPI's function of this name.
@@ -20,14 +22,10 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the MPI's name")]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            const NAME: &CStr = $text;
-            let next = mpi::next(NAME);
-            if next.is_null() {
-                mpi::complain(concat!("no MPI has ", stringify!($name), ": is it linked statically?"));
-                return 1;
-            }
+            static NEXT: Next = Next::new(stringify!($name));
+            let Some(next) = NEXT.find() else { return MISSING };
             // Calls inside this function are not waits of the application.
-            let _unrecorded = calls::enter();
+            let _unrecorded = ibex_mpi_calls::enter();
             $before;
             // SAFETY: the function of this name has this signature by the standard.
             let next: unsafe extern "C" fn($($type),* $(, $further)?) -> c_int = unsafe { std::mem::transmute(next) };
@@ -40,22 +38,22 @@ macro_rules! entries {
 }
 
 entries! {
-    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
-    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
-    fn MPI_Init_thread = c"MPI_Init_thread" (
+    fn MPI_Init (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
+    fn PMPI_Init (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
+    fn MPI_Init_thread (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
     ) { begin(), initialized }
-    fn PMPI_Init_thread = c"PMPI_Init_thread" (
+    fn PMPI_Init_thread (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
     ) { begin(), initialized }
-    fn MPI_Finalize = c"MPI_Finalize" () { finalizing(), ignore }
-    fn PMPI_Finalize = c"PMPI_Finalize" () { finalizing(), ignore }
-    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { finish(), ignore }
-    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { finish(), ignore }
+    fn MPI_Finalize () { finalizing(), ignore }
+    fn PMPI_Finalize () { finalizing(), ignore }
+    fn MPI_Abort (comm: *mut c_void, status: c_int) { finish(), ignore }
+    fn PMPI_Abort (comm: *mut c_void, status: c_int) { finish(), ignore }
     // In C these have further arguments, which neither this tool nor Open MPI uses, and which are not passed on. Their
     // definitions may omit them, because the platforms of Open MPI pass the first argument alike in both cases.
-    fn MPI_Pcontrol = c"MPI_Pcontrol" (level: c_int; ...) { control(level), ignore }
-    fn PMPI_Pcontrol = c"PMPI_Pcontrol" (level: c_int; ...) { control(level), ignore }
+    fn MPI_Pcontrol (level: c_int; ...) { control(level), ignore }
+    fn PMPI_Pcontrol (level: c_int; ...) { control(level), ignore }
 }
 
 fn begin() {

@@ -245,12 +245,6 @@ pub(crate) fn monotonic() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Returns the next definition of a function after this library's: that of the MPI, or of another tool.
-pub(crate) fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: the name is NUL-terminated.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
-}
-
 /// Writes a line to standard error, without a lock or a buffer.
 pub(crate) fn complain(line: &str) {
     let text = CString::new(format!("libibex-log: {line}\n")).unwrap_or_default();
