@@ -85,20 +85,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code(status))
 }
 
-/// Returns the command of the job. The ranks of an Open MPI that has ibex' components preload the recorder; the
-/// libfabric provider records by itself.
+/// Returns the command of the job. The ranks of an Open MPI that has ibex' components preload the recorder. The
+/// libfabric provider records by itself; preloaded, it records the calls of MPI, too.
 fn command(arguments: &Arguments, folder: &Path, is_by_libfabric: bool) -> Result<Command> {
     let (words, events) = (&arguments.command, arguments.events.as_deref());
+    let library = if is_by_libfabric { Installed::here()?.provider()? } else { recorder(words)? };
+    let mut variables = variables(folder, events);
+    variables.insert(0, ("LD_PRELOAD", preload(&library, words)));
+    let words = beside_others(words, &library, &variables);
     if is_by_libfabric {
         // The launchers of other MPIs pass their environment on to the ranks. Open MPI's does so within a host.
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).envs(variables(folder, events));
+        command.args(&words[1..]).envs(variables);
         return Ok(command);
     }
-    let library = recorder(words)?;
-    let mut variables = variables(folder, events);
-    variables.insert(0, ("LD_PRELOAD", preload(&library, words)));
-    Ok(launched(&beside_others(words, &library, &variables), &variables))
+    Ok(launched(&words, &variables))
 }
 
 fn say(crash: Option<&KnownCrash>) {

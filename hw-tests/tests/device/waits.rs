@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Late ranks in traces of real programs: hw-tests/mpi/waits.c makes waits of each kind and prints how long they are.
-//! Setup grade; one test at a time.
+//! By Open MPI with ibex' components the recorder of event-log records them, by others the libfabric provider. Setup
+//! grade; one test at a time.
 
 use crate::launch::Launch;
+use crate::mpis::{INTEL, MPICH, Stock, started_inside};
 use crate::recorder::{a_place, recorded, sound, trace};
 use crate::site::Site;
 use crate::test::Test;
@@ -15,10 +17,15 @@ pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::on_emulated("the study finds each planted wait and the late rank", |site| found(site, "self,ibex")),
         Test::on_emulated("the study finds the planted waits over shared memory", |site| found(site, "self,sm,ibex")),
+        Test::on_emulated("the study finds the planted waits of a stock MPICH", |site| found_of(site, MPICH)),
+        Test::on_emulated("the study finds the planted waits of a stock Intel MPI", |site| found_of(site, INTEL)),
         Test::on_emulated("a trace without calls or without matching names no late rank", unknown),
     ];
     tests.into_iter().map(Test::device_independent).collect()
 }
+
+/// The tag of the synchronous send.
+const SYNCHRONOUS: i64 = 7;
 
 /// A planted wait, in nanoseconds; without a kind there is none.
 struct Planted {
@@ -57,17 +64,41 @@ fn found(site: &mut Site, transports: &str) -> Result<()> {
     let outcome = launch.run(site)?;
     launch.judge(site, outcome.clone())?;
     let job = Job::read(&sound(&trace(&place))?);
+    // Shared memory has no clock of its own: a message comes when its receiver polls.
+    has_planted(&job, &outcome, i64::MAX, |Planted { kind, .. }| {
+        kind.filter(|kind| *kind != WaitKind::LateWait || !transports.contains("sm"))
+    })
+}
+
+/// The bits of libfabric's tags in which MPICH and Intel MPI have MPI's.
+const TAG_BITS: i64 = 0xfff;
+
+/// The waits of an MPI over libfabric.
+fn found_of(site: &mut Site, stock: Stock) -> Result<()> {
+    let place = a_place()?;
+    let to = trace(&place).display().to_string();
+    let Some(outcome) = started_inside(site, &["trace", "-o", &to, "--"], stock, 2, &["programs/waits"])? else {
+        return Ok(());
+    };
+    Launch::new("waits", 2).judge(site, outcome.clone())?;
+    let job = Job::read(&sound(&trace(&place))?);
+    // Libfabric has no synchronous sends: the MPI sends a message of its own as the answer, whose sender is late.
+    has_planted(&job, &outcome, TAG_BITS, |Planted { tag, kind, .. }| kind.filter(|_| *tag != SYNCHRONOUS))
+}
+
+/// Checks that the job has the planted waits of the kinds that are `expected`. `bits`: those of a tag that are MPI's.
+fn has_planted(job: &Job, outcome: &Outcome, bits: i64, expected: impl Fn(&Planted) -> Option<WaitKind>) -> Result<()> {
     ensure!(job.faults.is_empty(), "{:?}", job.faults);
     let waits = job.message_waits();
     let waited = |tag: i64, kind: WaitKind| -> i64 {
-        let of = waits.iter().filter(|(message, wait)| job.messages[*message].tag == tag && wait.kind == kind);
+        let of = waits.iter().filter(|(message, wait)| job.messages[*message].tag & bits == tag && wait.kind == kind);
         of.map(|(_, wait)| wait.to.since(wait.from)).sum()
     };
-    let planted = planted(&outcome)?;
+    let planted = planted(outcome)?;
     ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
-    for Planted { tag, kind, least, most, lost } in planted {
-        // Shared memory has no clock of its own: a message comes when its receiver polls.
-        let kind = kind.filter(|kind| *kind != WaitKind::LateWait || !transports.contains("sm"));
+    for planted in planted {
+        let kind = expected(&planted);
+        let Planted { tag, least, most, lost, .. } = planted;
         for of in [WaitKind::LateSender, WaitKind::LateReceiver, WaitKind::NoProgress, WaitKind::LateWait] {
             let (least, most) = if kind == Some(of) { ((least - lost).max(0), most) } else { (0, SLACK + lost) };
             let waited = waited(tag, of);

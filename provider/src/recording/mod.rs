@@ -5,13 +5,14 @@
 //! It begins with the first endpoint ([`recording`]) and ends with the process ([`end`]). Events of requests and
 //! messages come from the endpoint ([`Recording::put`]), all others from the engine's registrations. Both go to
 //! memory under a lock, from which a thread of its own writes them to the file (`writing.rs`). `types` has the types of
-//! the file. Grade: hot for [`Recording::put`] while a trace is recorded, else setup. Threads: any. Tests: `hw-tests`.
+//! the file, `calls` the calls of MPI. Grade: hot for [`Recording::put`] while a trace is recorded, else setup. Threads: any. Tests: `hw-tests`.
 
+mod calls;
 mod types;
 mod writing;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ibex::events::{self, EventInstance, HostClock, MATCHING_TYPES, Options, Registration, Safety};
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::log;
 use crate::sys;
+use calls::Calls;
 use types::Recorded;
 pub(crate) use types::{CONTEXT, MATCHING};
 use writing::{Waiting, Writing};
@@ -36,10 +38,13 @@ pub(crate) struct Recording {
     process: u32,
     /// Layouts of the events of requests and messages, by their numbers; `None`: they are not recorded.
     matching: [Option<Packed>; MATCHING_TYPES],
+    calls: Calls,
     /// Whether transfers of messages are recorded, or reads, which name their requests.
     wants_transfers: bool,
     /// The next number of a request, a message or a search.
     next: AtomicU64,
+    /// Whether the program has stopped the recording.
+    is_stopped: AtomicBool,
     waiting: Mutex<Waiting>,
     writing: Writing,
 }
@@ -82,11 +87,12 @@ pub(crate) fn end() {
 impl Recording {
     fn begin(folder: &Path) -> Option<Recording> {
         let wanted = std::env::var("IBEX_TRACE_EVENTS").ok();
-        let recorded = types::chosen(&Chosen::from(wanted.as_deref(), "default"));
+        let wanted = Chosen::from(wanted.as_deref(), "default");
+        let (recorded, of_calls) = (types::chosen(&wanted), calls::chosen(&wanted));
         let mut head = Head::of_this_process(env!("CARGO_PKG_VERSION"));
         head.rank = Some(crate::adapter::rank());
         head.calendar = ibex_trace::calendar_offset(writing::monotonic);
-        head.types = recorded.iter().map(|of| of.described.clone()).collect();
+        head.types = recorded.iter().map(|of| of.described.clone()).chain(of_calls.iter().cloned()).collect();
         let writing = match Writing::create(folder, &head) {
             Ok(writing) => writing,
             Err(error) => {
@@ -95,18 +101,26 @@ impl Recording {
             }
         };
         let mut matching = [None; MATCHING_TYPES];
-        for ((number, recorded), layout) in (0..).zip(recorded).zip(head.layouts()) {
+        let mut packed = (0..).zip(head.layouts());
+        for (recorded, (number, layout)) in recorded.into_iter().zip(&mut packed) {
             match recorded.of.place_in_matching() {
                 Some(place) => matching[place] = Some((number, layout)),
                 None => listen((number, layout), recorded),
             }
         }
+        let mut calls = Calls::default();
+        for (of, packed) in of_calls.iter().zip(packed) {
+            calls.add(of, packed);
+        }
+        calls::record();
         log::line(sys::FI_LOG_INFO, sys::FI_LOG_CORE, &format!("recording a trace in {}", folder.display()));
         Some(Recording {
             process: std::process::id(),
             matching,
+            calls,
             wants_transfers: events::interest().has_transfers(),
             next: AtomicU64::new(2),
+            is_stopped: AtomicBool::new(false),
             waiting: Mutex::default(),
             writing,
         })
@@ -129,14 +143,32 @@ impl Recording {
 
     /// Records an event of a request, a message or a search, with these elements.
     pub(crate) fn put<const N: usize>(&self, event: Event, elements: &[u64; N]) {
-        let Some((number, layout)) = self.matching[event as usize] else { return };
+        if let Some(packed) = self.matching[event as usize].filter(|_| !self.is_stopped()) {
+            self.put_own(packed, elements);
+        }
+    }
+
+    /// Records an event that this library raises, by the clock of the host.
+    fn put_own<const N: usize>(&self, (number, layout): Packed, elements: &[u64; N]) {
         let (thread, now) = (events::this_thread(), HostClock::get().now());
         let pack = |room: &mut Room| layout.pack_into(thread as u8, now, |element| elements[element], room);
         self.waiting.lock().put(thread, number, pack);
     }
 
+    // Relaxed, both: a program that stops the recording while other threads make calls cannot expect an order.
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn set_stopped(&self, is_stopped: bool) {
+        self.is_stopped.store(is_stopped, Ordering::Relaxed);
+    }
+
     /// Records an event that the engine delivers.
     fn keep(&self, (number, layout): Packed, recorded: &Recorded, instance: &EventInstance) {
+        if self.is_stopped() {
+            return;
+        }
         let value = |element: usize| recorded.value(element, instance);
         let (source, ticks) = (instance.source.index() as u8, instance.timestamp);
         let pack = |room: &mut Room| layout.pack_into(source, ticks, value, room);
