@@ -3,9 +3,10 @@
 //! provider records, `ibex top` of a running one, and the flight recorder of a failure. Setup grade; one test at a
 //! time.
 
+use crate::launch::Launch;
 use crate::mpis::{IN_PYTHON, MPICH, started_inside};
 use crate::provider::{installed, job};
-use crate::recorder::{a_place, sound, trace};
+use crate::recorder::{a_place, is_controlled, sound, trace};
 use crate::site::{Site, command};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -21,6 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         on("a trace of libfabric's messages has a match and an end for each", is_balanced).quick(),
         on("ibex explain tells of MPICH's messages", explains_mpich).quick().device_independent(),
+        on("MPI_Pcontrol stops and resumes a trace of a stock MPICH", is_controlled_by_mpich).device_independent(),
         on("a trace keeps the processes apart that MPICH spawns", keeps_spawned_apart).device_independent(),
         on("ibex top shows processes and peers of libfabric", shows_on_top).quick(),
         on("ibex top shows each endpoint of a process by itself", shows_endpoints).quick(),
@@ -101,6 +103,11 @@ fn explains_mpich(site: &mut Site) -> Result<()> {
     let folder = sound(&trace(&place))?;
     let ranks: Vec<_> = folder.readers().iter().map(|reader| (reader.head().rank, reader.head().ranks)).collect();
     ensure!(ranks == [(Some(0), Some(2)), (Some(1), Some(2))], "{ranks:?}");
+    // The processes of mpi4py load their MPI with a module.
+    for reader in folder.readers() {
+        let calls = counted(reader).get("mpi_call_end").copied().unwrap_or(0);
+        ensure!(calls >= 50, "{calls} calls of MPI of rank {:?} are recorded", reader.head().rank);
+    }
     let read = Messages::read(&folder);
     let whole = |from, to| {
         let all = read.messages.iter().filter(|of| (of.sender, of.receiver) == (from, to));
@@ -114,6 +121,20 @@ fn explains_mpich(site: &mut Site) -> Result<()> {
     let page = place.file("view.html").display().to_string();
     said(&["view", "-o", &page], &trace(&place))?;
     ensure!(std::fs::metadata(&page)?.len() > 10_000, "ibex view writes no page");
+    Ok(())
+}
+
+/// MPICH's own part of libfabric's tags: the highest of these bits, in messages of its collective operations.
+const TAG_BITS: i64 = 0x8000_0fff;
+
+fn is_controlled_by_mpich(site: &mut Site) -> Result<()> {
+    let place = a_place()?;
+    let to = trace(&place).display().to_string();
+    let Some(outcome) = started_inside(site, &["trace", "-o", &to, "--"], MPICH, 2, &["programs/pcontrol"])? else {
+        return Ok(());
+    };
+    Launch::new("pcontrol", 2).judge(site, outcome)?;
+    is_controlled(&trace(&place), TAG_BITS)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::openmpi::Series;
 use hw_tests::{Folder, Job, Outcome};
+use ibex_messages::Job as Messages;
 use ibex_trace::{Clock, Counts, Error, Folder as Trace, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -259,16 +260,35 @@ fn killed(site: &mut Site) -> Result<()> {
     bail!("no event can be read")
 }
 
-/// hw-tests/mpi/pcontrol.c says what is to be recorded.
+/// Number of messages of each recorded tag.
+const EACH: usize = 40;
+
 fn controlled(site: &mut Site) -> Result<()> {
-    const EACH: usize = 40;
     let place = a_place()?;
     let log = place.file("log").display().to_string();
     let launch = Launch::new("pcontrol", 2).with("pml", "ibex").limit(300);
     let launch = launch.environment("IBEX_LOG_EVENTS", "comm_req_activate").environment("IBEX_LOG_FILE", &log);
     recorded(launch, &place, "")?.passes(site)?;
-    let job = ibex_messages::Job::read(&sound(&trace(&place))?);
-    let of = |tag: i64| job.messages.iter().filter(move |message| message.tag == tag).collect::<Vec<_>>();
+    let job = is_controlled(&trace(&place), i64::MAX)?;
+    for message in job.messages.iter().filter(|message| message.tag == 3) {
+        let communicator = &job.communicators[message.communicator as usize];
+        ensure!(communicator.context != 0 && communicator.members == [0, 1], "made meanwhile: {communicator:?}");
+    }
+    for rank in 0..2 {
+        let text = fs::read_to_string(format!("{log}.{rank}"))?;
+        let lines = |tag: u32| text.lines().filter(|line| line.contains(&format!(" tag={tag} "))).count();
+        ensure!((lines(1), lines(2), lines(3)) == (EACH, 0, EACH), "sends and receives of rank {rank}: {text}");
+        for level in 0..2 {
+            ensure!(text.contains(&format!(" MPI_Pcontrol({level}): events are ")), "rank {rank}, {level}: {text}");
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a job has what hw-tests/mpi/pcontrol.c says is to be recorded. `bits`: those of a tag that are MPI's.
+pub(crate) fn is_controlled(folder: &Path, bits: i64) -> Result<Messages> {
+    let job = Messages::read(&sound(folder)?);
+    let of = |tag: i64| job.messages.iter().filter(move |message| message.tag & bits == tag).collect::<Vec<_>>();
     for (tag, wanted) in [(1, EACH), (2, 0), (3, EACH)] {
         let messages = of(tag);
         let is_whole = |message: &&&ibex_messages::Message| {
@@ -279,10 +299,6 @@ fn controlled(site: &mut Site) -> Result<()> {
         let whole = messages.iter().filter(is_whole).count();
         ensure!((messages.len(), whole) == (wanted, wanted), "{wanted} of tag {tag}: {messages:?}");
     }
-    for message in of(3) {
-        let communicator = &job.communicators[message.communicator as usize];
-        ensure!(communicator.context != 0 && communicator.members == [0, 1], "made meanwhile: {communicator:?}");
-    }
     let [begun] = of(4)[..] else { bail!("the send that began while it was recorded: {:?}", of(4)) };
     ensure!(begun.send.is_some_and(|side| side.activated.is_some() && side.notified.is_none()), "{begun:?}");
     let pauses: Vec<_> =
@@ -291,15 +307,7 @@ fn controlled(site: &mut Site) -> Result<()> {
     ensure!(job.ranks.iter().all(|rank| rank.has_calls && rank.is_whole), "{:?}", job.ranks);
     let is_of_control = |fault: &String| fault.contains("stopped the recording");
     ensure!(!job.faults.is_empty() && job.faults.iter().all(is_of_control), "{:?}", job.faults);
-    for rank in 0..2 {
-        let text = fs::read_to_string(format!("{log}.{rank}"))?;
-        let lines = |tag: u32| text.lines().filter(|line| line.contains(&format!(" tag={tag} "))).count();
-        ensure!((lines(1), lines(2), lines(3)) == (EACH, 0, EACH), "sends and receives of rank {rank}: {text}");
-        for level in 0..2 {
-            ensure!(text.contains(&format!(" MPI_Pcontrol({level}): events are ")), "rank {rank}, {level}: {text}");
-        }
-    }
-    Ok(())
+    Ok(job)
 }
 
 /// In each world, ranks begin at 0.
