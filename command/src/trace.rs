@@ -9,7 +9,7 @@ use crate::installed::{Installed, OpenMpi};
 use crate::known_crash::{self, KnownCrash};
 use crate::launcher::{is_launcher, launched};
 use crate::parameters::nearest;
-use crate::run;
+use crate::run::{self, Overrides};
 use anyhow::{Context, Result, bail};
 use ibex::events::TABLE;
 use ibex_trace::{Counts, Folder, GROUPS, Reader, listed, short};
@@ -53,8 +53,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
-    let is_by_libfabric = run::is_by_libfabric(&arguments.command)?;
-    let command = command(arguments, &folder, is_by_libfabric)?;
+    let by_libfabric = run::by_libfabric(&arguments.command)?;
+    let command = command(arguments, &folder, by_libfabric)?;
     let (status, crash) = watched(command)?;
     let recorded = Recorded::of(&folder, status);
     match recorded {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(recorded) => eprint!("{recorded}"),
         Err(error) => {
             eprintln!("ibex: {}", answer::reason(&error));
-            if is_by_libfabric {
+            if by_libfabric.is_some() {
                 eprintln!(
                     "ibex: nothing was recorded. Does the job use ibex (`ibex trace -- ibex run -- mpiexec ...`; with -v, \
                      `ibex run` says which MPI it found), and do its hosts share {}?",
@@ -87,19 +87,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Returns the command of the job. The ranks of an Open MPI that has ibex' components preload the recorder. The
 /// libfabric provider records by itself; preloaded, it records the calls of MPI, too.
-fn command(arguments: &Arguments, folder: &Path, is_by_libfabric: bool) -> Result<Command> {
+fn command(arguments: &Arguments, folder: &Path, by_libfabric: Option<Overrides>) -> Result<Command> {
     let (words, events) = (&arguments.command, arguments.events.as_deref());
-    let library = if is_by_libfabric { Installed::here()?.provider()? } else { recorder(words)? };
     let mut variables = variables(folder, events);
-    variables.insert(0, ("LD_PRELOAD", preload(&library, words)));
-    let words = beside_others(words, &library, &variables);
-    if is_by_libfabric {
-        // The launchers of other MPIs pass their environment on to the ranks. Open MPI's does so within a host.
+    let mut words = words.clone();
+    if let Some(libraries) = preloaded(&words, by_libfabric)? {
+        variables.insert(0, ("LD_PRELOAD", preload(&libraries, &words)));
+        words = beside_others(&words, &libraries, &variables);
+    }
+    if by_libfabric.is_some() {
+        // Launchers of other MPIs pass their environment on to the ranks. Open MPI's does so within a host.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).envs(variables);
         return Ok(command);
     }
     Ok(launched(&words, &variables))
+}
+
+/// Returns the libraries that a job's processes preload, separated by colons.
+fn preloaded(words: &[OsString], by_libfabric: Option<Overrides>) -> Result<Option<OsString>> {
+    let Some(overrides) = by_libfabric else { return recorder(words).map(|recorder| Some(recorder.into())) };
+    if overrides == Overrides::Nothing {
+        return Ok(None);
+    }
+    let provider = Installed::here()?.provider()?;
+    let mut libraries = provider.clone().into_os_string();
+    if overrides == Overrides::Mpi4 {
+        libraries.push(":");
+        libraries.push(provider.with_file_name("libibex-mpi4.so"));
+    }
+    Ok(Some(libraries))
 }
 
 fn say(crash: Option<&KnownCrash>) {
@@ -202,12 +219,12 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
 
 const PRELOAD: &str = "LD_PRELOAD=";
 
-/// Returns the recorder and the user's own preloaded libraries, from the words before the launcher or the environment.
-fn preload(recorder: &Path, words: &[OsString]) -> OsString {
+/// Returns the libraries and the user's own preloaded ones, from the words before the launcher or the environment.
+fn preload(libraries: &OsStr, words: &[OsString]) -> OsString {
     let before = words.iter().take_while(|word| !is_launcher(word)).map(|word| word.as_bytes());
     let told = before.filter_map(|word| word.strip_prefix(PRELOAD.as_bytes())).last();
     let others = told.map(|others| OsStr::from_bytes(others).to_owned()).or_else(|| env::var_os("LD_PRELOAD"));
-    let mut preload = recorder.as_os_str().to_owned();
+    let mut preload = libraries.to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
@@ -215,15 +232,15 @@ fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     preload
 }
 
-/// Adds the recorder to every `LD_PRELOAD` that the words set for the ranks: the launcher uses the later of two values,
+/// Adds the libraries to every `LD_PRELOAD` that the words set for the ranks: the launcher uses the later of two values,
 /// and `env` and shells their own.
-fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
-    // Only the ranks preload the recorder, not the launcher.
+fn beside_others(words: &[OsString], libraries: &OsStr, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
+    // Only the ranks preload the libraries, not the launcher.
     let of_launcher = words.iter().position(|word| is_launcher(word)).unwrap_or(0);
     let mut made = words[..of_launcher].to_vec();
     for word in &words[of_launcher..] {
         if word == "LD_PRELOAD" && made.last().is_some_and(|before| before == "-x") {
-            // This environment has a value, without the recorder.
+            // This environment has a value, without the libraries.
             let of_all = variables.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.as_bytes());
             made.push(OsString::from_vec([PRELOAD.as_bytes(), of_all.unwrap_or_default()].concat()));
             continue;
@@ -234,7 +251,7 @@ fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str
             let (until, rest) = word.as_bytes().split_at(at + 1);
             let before = until.strip_suffix(PRELOAD.as_bytes());
             if before.is_some_and(|before| !before.last().copied().is_some_and(is_of_a_name)) {
-                new.extend_from_slice(recorder.as_os_str().as_bytes());
+                new.extend_from_slice(libraries.as_bytes());
                 new.extend(rest.first().filter(|next| !next.is_ascii_whitespace()).map(|_| b':'));
             }
         }
@@ -390,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_recorder_is_added_to_the_users_preloaded_libraries() {
-        let recorder = Path::new("/r.so");
+        let recorder = OsStr::new("/r.so");
         for (given, made) in [
             ("mpirun -x LD_PRELOAD=/a.so:/b.so ./app", "mpirun -x LD_PRELOAD=/r.so:/a.so:/b.so ./app"),
             ("mpirun -x LD_PRELOAD ./app", "mpirun -x LD_PRELOAD=/r.so:/mine.so ./app"),

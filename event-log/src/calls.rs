@@ -14,7 +14,7 @@ use crate::mpi;
 use crate::target::Target;
 
 // Open MPI has few calls of MPI 4.
-ibex_mpi_calls::override_calls! { mpi_3 }
+ibex_mpi_calls::override_calls! { mpi_3 by ibex_mpi_calls::enter_recorded }
 
 /// Source with the clock of the host, which always exists.
 const SOURCE: c_int = 0;

@@ -25,7 +25,7 @@ macro_rules! entries {
             static NEXT: Next = Next::new(stringify!($name));
             let Some(next) = NEXT.find() else { return MISSING };
             // Calls inside this function are not waits of the application.
-            let _unrecorded = ibex_mpi_calls::enter();
+            let _unrecorded = ibex_mpi_calls::enter_unrecorded(0);
             $before;
             // SAFETY: the function of this name has this signature by the standard.
             let next: unsafe extern "C" fn($($type),* $(, $further)?) -> c_int = unsafe { std::mem::transmute(next) };

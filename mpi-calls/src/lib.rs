@@ -4,9 +4,9 @@
 //! the `PMPI_` names, too, which Fortran's calls and other tools use. Only the outermost of nested calls counts,
 //! because a tool's wrapper and MPI itself call MPI's functions.
 //!
-//! `table` has the calls, `next` finds what a call goes on to. A library that is preloaded exports the functions
-//! ([`override_calls`]): event-log (Open MPI's messages) and the libfabric provider (those of all other MPIs). Every MPI
-//! can be below them, because arguments are passed on as words: the C calling conventions of x86-64, aarch64, ppc64le
+//! `table` has the calls, `next` finds what a call goes on to. Libraries that are preloaded export the functions
+//! ([`override_calls`]): event-log (for Open MPI's components), the libfabric provider (for all other MPIs), and beside
+//! it mpi4-calls. Every MPI can be below them, because arguments are passed on as words: the C calling conventions of x86-64, aarch64, ppc64le
 //! and riscv64 pass an integer of any size and a pointer each in one register or one slot of the stack, and none of
 //! these calls has an argument of another kind.
 //!
@@ -85,26 +85,47 @@ pub struct Within {
 }
 
 /// Begins a call that is not recorded; neither are nested ones.
-pub fn enter() -> Within {
+pub fn enter_unrecorded(_: u64) -> Within {
+    enter()
+}
+
+fn enter() -> Within {
     DEPTH.set(DEPTH.get() + 1);
     Within { recorded: None }
 }
 
-/// Begins a call, which is recorded if it is the outermost.
-#[doc(hidden)]
+/// Begins a call, by its index in [`NAMES`], which is recorded if it is the outermost.
 #[inline]
-pub fn enter_recorded(call: Call) -> Within {
+pub fn enter_recorded(call: u64) -> Within {
     let (is_outermost, mut within) = (DEPTH.get() == 0, enter());
     if is_outermost
         && !IS_STOPPED.load(Ordering::Relaxed)
         && let Some(recorder) = RECORDER.get()
     {
-        let event = [call as u64, NUMBER.replace(NUMBER.get() + 1)];
+        let event = [call, NUMBER.replace(NUMBER.get() + 1)];
         recorder.begins(event);
         within.recorded = Some((*recorder, event));
     }
     within
 }
+
+impl Within {
+    /// Gives up the mark, for a caller that cannot hold it. The number brings it back, by [`Within::from_raw`].
+    pub fn into_raw(self) -> u64 {
+        let number = self.recorded.map_or(UNRECORDED, |(_, [_, number])| number);
+        std::mem::forget(self);
+        number
+    }
+
+    /// Takes up the mark of a call again, in the same thread, once for each [`Within::into_raw`].
+    pub fn from_raw(call: u64, number: u64) -> Within {
+        let recorder = RECORDER.get().filter(|_| number != UNRECORDED);
+        Within { recorded: recorder.map(|recorder| (*recorder, [call, number])) }
+    }
+}
+
+/// The number of a call that is not recorded.
+const UNRECORDED: u64 = u64::MAX;
 
 impl Drop for Within {
     #[inline]
@@ -116,11 +137,12 @@ impl Drop for Within {
     }
 }
 
-/// Exports the functions of a part of the table (`table.rs`): `mpi_3`, `mpi_4`, or `outside`.
+/// Exports the functions of a part of the table (`table.rs`): `mpi_3`, `mpi_4`, or `outside`. Each calls the named
+/// function with its index, and keeps the result until it returns.
 #[macro_export]
 macro_rules! override_calls {
-    ($part:ident) => {
-        $crate::table! { [$crate::overrides] $part }
+    ($part:ident by $enter:path) => {
+        $crate::table! { [$crate::overrides] $part ($enter) }
     };
 }
 
@@ -128,26 +150,22 @@ macro_rules! override_calls {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! overrides {
-    ($wanted:ident $($part:ident $arguments:tt $names:tt)*) => {
-        $( $crate::overrides! { @group $wanted $part $arguments $names } )*
+    ($wanted:ident $enter:tt $($part:ident $arguments:tt $names:tt)*) => {
+        $( $crate::overrides! { @group $wanted $part $enter $arguments $names } )*
     };
-    (@group mpi_3 mpi_3 $arguments:tt [$($name:ident)*]) => {
-        $( $crate::overrides! { @one $name $arguments { $crate::enter_recorded($crate::Call::$name) } } )*
+    (@group mpi_3 mpi_3 $enter:tt $arguments:tt $names:tt) => { $crate::overrides! { @all $enter $arguments $names } };
+    (@group mpi_4 mpi_4 $enter:tt $arguments:tt $names:tt) => { $crate::overrides! { @all $enter $arguments $names } };
+    (@group outside outside $enter:tt $arguments:tt $names:tt) => {
+        $crate::overrides! { @all $enter $arguments $names }
     };
-    (@group mpi_4 mpi_4 $arguments:tt [$($name:ident)*]) => {
-        $( $crate::overrides! { @one $name $arguments { $crate::enter_recorded($crate::Call::$name) } } )*
+    (@group $wanted:ident $part:ident $enter:tt $arguments:tt $names:tt) => {};
+    (@all $enter:tt $arguments:tt [$($name:ident)*]) => {
+        $crate::pastey::paste! { $(
+            $crate::overrides! { @function $name [<MPI_ $name>] $enter $arguments }
+            $crate::overrides! { @function $name [<PMPI_ $name>] $enter $arguments }
+        )* }
     };
-    (@group outside outside $arguments:tt [$($name:ident)*]) => {
-        $( $crate::overrides! { @one $name $arguments { $crate::enter() } } )*
-    };
-    (@group $wanted:ident $part:ident $arguments:tt $names:tt) => {};
-    (@one $name:ident $arguments:tt $enter:tt) => {
-        $crate::pastey::paste! {
-            $crate::overrides! { @function [<MPI_ $name>] $arguments $enter }
-            $crate::overrides! { @function [<PMPI_ $name>] $arguments $enter }
-        }
-    };
-    (@function $name:ident ($($argument:ident)*) $enter:tt) => {
+    (@function $call:ident $name:ident ($enter:path) ($($argument:ident)*)) => {
         const _: () = {
             #[unsafe(no_mangle)]
             #[allow(non_snake_case, clippy::too_many_arguments, reason = "the MPI's name and arguments")]
@@ -157,7 +175,7 @@ macro_rules! overrides {
                 // SAFETY: C1.
                 let next: unsafe extern "C-unwind" fn($($crate::overrides!(@word $argument)),*) -> ::std::ffi::c_int =
                     unsafe { ::std::mem::transmute(next) };
-                let _within = $enter;
+                let _within = $enter($crate::Call::$call as u64);
                 // SAFETY: C1; the arguments are passed on, with the same conditions.
                 unsafe { next($($argument),*) }
             }
@@ -188,17 +206,18 @@ mod tests {
         static TOLD: Told = Told(Mutex::new(Vec::new()));
         record(&TOLD);
         {
-            let _outermost = enter_recorded(Call::Barrier);
-            let _inside = enter_recorded(Call::Send);
+            let _outermost = enter_recorded(Call::Barrier as u64);
+            let _inside = enter_recorded(Call::Send as u64);
         }
         {
-            let _initialisation = enter();
-            let _inside = enter_recorded(Call::Send);
+            let _initialisation = enter_unrecorded(Call::Init as u64);
+            let _inside = enter_recorded(Call::Send as u64);
         }
         set_stopped(true);
-        drop(enter_recorded(Call::Send));
+        drop(enter_recorded(Call::Send as u64));
         set_stopped(false);
-        drop(enter_recorded(Call::Recv));
+        let recv = Call::Recv as u64;
+        drop(Within::from_raw(recv, enter_recorded(recv).into_raw()));
         let [barrier, recv] = [Call::Barrier, Call::Recv].map(|call| call as u64);
         let told = [("begins", [barrier, 0]), ("ends", [barrier, 0]), ("begins", [recv, 1]), ("ends", [recv, 1])];
         assert_eq!(TOLD.0.lock().expect("no panic")[..], told);

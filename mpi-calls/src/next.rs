@@ -51,9 +51,19 @@ pub fn definition(name: &CStr) -> Option<NonNull<c_void>> {
 
 /// Whether a program that calls this function calls this library's, and there is a next definition.
 pub fn is_overridden(name: &CStr) -> bool {
+    called(name).is_some_and(is_own) && definition(name).is_some()
+}
+
+/// Whether there is a function that a program calls where the MPI has it, which has `other`, too.
+pub fn is_called_directly(name: &CStr, other: &CStr) -> bool {
+    let Some(found) = definition(name) else { return false };
+    called(name).is_none_or(|called| called == found && definition(other).and_then(base) == base(found))
+}
+
+/// Returns the definition that a program calls, as far as the loader says without knowing the caller.
+fn called(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: the name is NUL-terminated.
-    let called = NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
-    called.is_some_and(is_own) && definition(name).is_some()
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
 fn defined_by(object: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
@@ -104,6 +114,7 @@ mod tests {
         assert_eq!(defined_by(&object, c"getpid"), definition(c"getpid"));
         assert!(definition(c"getpid").is_some_and(|found| !is_own(found)));
         assert!(!is_overridden(c"getpid"), "it is libc's");
+        assert!(is_called_directly(c"getpid", c"getppid") && !is_called_directly(c"MPI_Nothing", c"getpid"));
         assert_eq!(Next::new("MPI_Nothing").find(), None);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The calls, by their number of arguments. `mpi_3`: those of MPI 3.1, which every MPI has. `mpi_4`: those that MPI 4
-//! has added, of which Open MPI 5 lacks most. A library that overrides these seems to have them, to programs that look
+//! has added, of which many MPIs lack some. A library that overrides them seems to have them, to programs that look
 //! for them. `outside`: calls within which nothing is a wait of the application. Grade: plain data. Tests: below.
 
 /// Hands the table to a macro, behind its first words.

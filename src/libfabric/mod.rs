@@ -17,7 +17,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::messenger;
-use crate::messenger::events::{self, Event};
 use crate::messenger::flow_control::state::Flow;
 use crate::messenger::header::MAX_TAGGED_SIZE;
 use crate::messenger::host::{self, Communicators, Data as _, Host, Process as _, Types};
@@ -89,6 +88,8 @@ pub struct Shared<A: Adapter> {
 struct Polled<A: Adapter> {
     port: Port<A>,
     batch: Option<Box<Batch>>,
+    /// In its place, if the process is recorded.
+    watched: Option<Box<Batch>>,
 }
 
 /// An endpoint, for the thread that has entered it.
@@ -159,7 +160,7 @@ impl<A: Adapter> Shared<A> {
 
     /// Takes over an open port, with its properties.
     pub fn new(port: Port<A>, rail: host::Rail) -> Self {
-        Shared { polled: RefCell::new(Polled { port, batch: Some(Box::default()) }), rail }
+        Shared { polled: RefCell::new(Polled { port, batch: Some(Box::default()), watched: None }), rail }
     }
 }
 
@@ -202,6 +203,10 @@ impl<E: Environment> State<E> {
         let mut queues = <[(Queues<_, _>, Lengths); 2]>::default();
         for (queues, lengths) in &mut queues {
             queues.set_raises_events(lengths, recording.is_some());
+        }
+        if recording.is_some() {
+            let polled = &mut *shared.polled.borrow_mut();
+            polled.watched = polled.batch.take();
         }
         let mut state = State {
             messenger,
@@ -399,7 +404,7 @@ impl<E: Environment> Host for State<E> {
     fn cannot_unpack(&mut self, _: Handle) {}
 
     fn finish(&mut self, request: Handle) {
-        events::raise(self, request, Event::Complete);
+        self.raise_end(request);
         self.report(request);
         self.requests.give_back(request);
     }
@@ -411,7 +416,7 @@ impl<E: Environment> Host for State<E> {
 
     #[cold]
     fn fail(&mut self, shared: &Shared<E::Adapter>, request: Handle, peer: Route) {
-        events::raise(self, request, Event::Complete);
+        self.raise_end(request);
         self.report_failed(shared, request, peer);
         self.requests.give_back(request);
     }

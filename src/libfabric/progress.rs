@@ -7,9 +7,11 @@
 use std::cell::RefMut;
 
 use crate::events::{self, Safety};
+use crate::messenger::events::Completed;
 use crate::messenger::host::Process as _;
 use crate::messenger::rails::completions::{self, Receiver};
 use crate::messenger::send;
+use crate::transport::Completion as Event;
 
 use super::environment::{Environment, Others as _};
 use super::{Polled, Shared, State};
@@ -64,7 +66,7 @@ impl<E: Environment> State<E> {
     #[inline(always)]
     fn poll_here(&mut self, shared: &Shared<E::Adapter>) -> usize {
         let Ok(mut polled) = shared.polled.try_borrow_mut() else { return 0 };
-        let Polled { port, batch: Some(batch) } = &mut *polled else { return 0 };
+        let Polled { port, batch: Some(batch), .. } = &mut *polled else { return self.poll_watched(shared, polled) };
         let done = port.poll_direct(batch, Receiver::<_, false>::new(self, 0, None));
         if done.reported > 0 {
             self.handle(shared, polled);
@@ -72,19 +74,54 @@ impl<E: Environment> State<E> {
         done.taken + done.reported
     }
 
+    /// [`Self::poll_here`] of an endpoint whose process is recorded, with the adapter's timestamps.
+    #[cold]
+    #[inline(never)]
+    fn poll_watched(&mut self, shared: &Shared<E::Adapter>, mut polled: RefMut<'_, Polled<E::Adapter>>) -> usize {
+        let Some(mut batch) = polled.watched.take() else { return 0 };
+        self.peers.learn(&polled.port);
+        let receiver = Receiver::<_, false>::new(self, 0, None);
+        let done = polled.port.poll_direct_watched(&mut batch, receiver);
+        if done.reported > 0 {
+            let (port, source) = (polled.port.index(), polled.port.source());
+            let is_short = polled.port.is_short_of_receives();
+            // Another thread may deliver events meanwhile.
+            let open = source.and_then(|source| Some((source, events::begin_batch(source)?)));
+            drop(polled);
+            for (place, completion) in batch.completions().iter().enumerate() {
+                let stamp = source.zip(batch.stamp(place));
+                self.messenger.completed = Some(Completed { port, stamp });
+                self.handle_one(shared, completion);
+            }
+            self.messenger.completed = None;
+            if let Some((source, open)) = open {
+                events::end_batch(source, open);
+            }
+            if is_short && let Some(mut port) = shared.enter_port(0) {
+                port.release(&mut batch);
+            }
+        } else {
+            drop(polled);
+        }
+        shared.polled.borrow_mut().watched = Some(batch);
+        done.taken + done.reported
+    }
+
+    #[inline]
+    fn handle_one(&mut self, shared: &Shared<E::Adapter>, completion: &Event) {
+        if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
+            E::Others::handle(self, shared, completion);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn handle(&mut self, shared: &Shared<E::Adapter>, mut polled: RefMut<'_, Polled<E::Adapter>>) {
-        if self.recording.is_some() {
-            self.peers.learn(&polled.port);
-        }
         let is_short = polled.port.is_short_of_receives();
         let Some(mut batch) = polled.batch.take() else { return };
         drop(polled);
         for completion in batch.completions() {
-            if !completions::handle(shared, self, 0, completion) && !self.takes_disconnect(shared, completion) {
-                E::Others::handle(self, shared, completion);
-            }
+            self.handle_one(shared, completion);
         }
         let mut polled = shared.polled.borrow_mut();
         if is_short {

@@ -5,8 +5,10 @@
 //! Grade: hot; one load and one branch without a trace. Threads: the one that has entered the endpoint. Tests:
 //! `hw-tests`.
 
+use std::hint::cold_path;
+
 use crate::flight::{self, NO_PORT, NOBODY, record};
-use crate::messenger::events::Event;
+use crate::messenger::events::{self, Event};
 use crate::messenger::host::{self, Process as _, Tools};
 use crate::messenger::matching::{ADDR_UNSPEC, FiTag};
 use crate::messenger::path_taken::PathTaken;
@@ -118,6 +120,20 @@ impl<E: Environment> Tools for State<E> {
         };
         let kept = self.messenger.flow.kept.bytes();
         record((kind, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [kept, 0, 0, 0]);
+    }
+}
+
+impl<E: Environment> State<E> {
+    /// Raises the events that a request has ended. The program hears of it from the completion queue, so for tools it is
+    /// notified at once.
+    #[inline(always)]
+    pub fn raise_end(&mut self, request: Handle) {
+        if self.recording.is_some() {
+            cold_path();
+            for event in [Event::Complete, Event::Notify] {
+                events::raise(self, request, event);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! target/ibex/lib/libibex.so               the one real file
 //! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
 //! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
-//! target/ibex/lib/libfabric/               libibex-fi.so, the libfabric provider
+//! target/ibex/lib/libfabric/               libibex-fi.so, the libfabric provider; libibex-mpi4.so for its recorder
 //! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
 //! target/ibex/openmpi                      which Open MPI this folder was built for by `install`
 //! target/openmpi-5.0.7-1a2b3c4d/           target folder for another Open MPI

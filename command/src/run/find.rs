@@ -7,6 +7,7 @@ use super::libraries::{self, Loads};
 use crate::installed::Installed;
 use crate::launcher::is_launcher;
 use anyhow::{Context, Result, bail};
+use memchr::memmem;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub(super) struct Found {
     pub(super) launcher: Option<PathBuf>,
     /// Whether a program of the command loads it; otherwise it is the launcher's.
     pub(super) is_of_program: bool,
+    /// Its library, if that is known.
+    pub(super) library: Option<PathBuf>,
     /// How it was found, for the user.
     pub(super) reason: String,
     /// Why the job cannot be what the user means.
@@ -53,6 +56,7 @@ pub(super) fn mpi_of(words: &[OsString], installed: &Installed) -> Result<Found>
                 )
             }),
             is_of_program: true,
+            library: Some(path.clone()),
             mpi,
         });
     }
@@ -61,7 +65,24 @@ pub(super) fn mpi_of(words: &[OsString], installed: &Installed) -> Result<Found>
         None => "no program of the command loads an MPI library, and there is no mpiexec in PATH".to_owned(),
     })?;
     let reason = format!("{} is of {mpi}", path.display());
-    Ok(Found { mpi, launcher: Some(path.to_path_buf()), is_of_program: false, reason, warning: None })
+    let library = library_of(path);
+    Ok(Found { mpi, launcher: Some(path.to_path_buf()), is_of_program: false, library, reason, warning: None })
+}
+
+impl Found {
+    /// Whether its library has the calls that MPI 4 has added.
+    pub(super) fn has_mpi_4(&self) -> bool {
+        let library = self.library.as_ref().and_then(|library| fs::read(library).ok());
+        library.is_some_and(|bytes| memmem::find(&bytes, b"MPI_Send_c\0").is_some())
+    }
+}
+
+/// Returns the MPI library under the same prefix as a launcher.
+fn library_of(launcher: &Path) -> Option<PathBuf> {
+    let folder = fs::canonicalize(launcher).ok()?.parent()?.parent()?.join("lib");
+    let mut files: Vec<_> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.into_iter().find(|path| libraries::has_name_of_mpi(path) && recognised(path).is_some())
 }
 
 fn recognised(library: &PathBuf) -> Option<Implementation> {
@@ -100,8 +121,15 @@ mod tests {
         let installed = Installed::around(&folder.join("bin/ibex"));
         let hydra = script(&folder.join("mpiexec.hydra"), "echo 'HYDRA build details: --with-device=ch4:ofi'");
         let found = mpi_of(&["timeout".into(), "9".into(), hydra, "sh".into()], &installed).unwrap();
-        assert_eq!((found.mpi, found.warning), (Implementation::Mpich(Some("ch4:ofi".into())), None));
         assert!(found.reason.ends_with("mpiexec.hydra is of MPICH (ch4:ofi)"), "{}", found.reason);
+        assert!(!found.has_mpi_4(), "its library is not known");
+        assert_eq!((found.mpi, found.warning), (Implementation::Mpich(Some("ch4:ofi".into())), None));
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(folder.join("lib")).unwrap();
+        fs::write(folder.join("lib/libmpi.so.12"), b"MPICH Device:\0MPI_Send\0MPI_Send_c\0").unwrap();
+        let hydra = script(&bin.join("mpiexec.hydra"), "echo 'HYDRA build details: --with-device=ch4:ofi'");
+        assert!(mpi_of(&[hydra, "sh".into()], &installed).unwrap().has_mpi_4());
         let strange = script(&folder.join("mpirun"), "echo strange 1.0");
         let error = mpi_of(&[strange, "sh".into()], &installed).unwrap_err().to_string();
         assert!(error.contains("mpirun is the launcher") && error.contains("FI_PROVIDER=ibex"), "{error}");

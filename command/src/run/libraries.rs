@@ -98,7 +98,7 @@ fn mapped(text: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn has_name_of_mpi(path: &Path) -> bool {
+pub(super) fn has_name_of_mpi(path: &Path) -> bool {
     path.file_name().is_some_and(|name| is_of_mpi(&name.to_string_lossy()))
 }
 

@@ -86,17 +86,29 @@ fn settings(how: &How, command: &[OsString]) -> Result<Settings> {
     Ok(settings)
 }
 
-/// Whether the job's messages go by the libfabric provider, which records its traces itself.
-pub(crate) fn is_by_libfabric(command: &[OsString]) -> Result<bool> {
+/// What the processes preload of a job whose messages go by the libfabric provider, which records its traces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overrides {
+    /// They have no MPI.
+    Nothing,
+    /// The calls of MPI 3.
+    Mpi3,
+    /// Those that MPI 4 has added, too.
+    Mpi4,
+}
+
+/// Whether the job's messages go by the libfabric provider, and then what its processes preload.
+pub(crate) fn by_libfabric(command: &[OsString]) -> Result<Option<Overrides>> {
     let installed = Installed::here()?;
-    let Ok(found) = find::mpi_of(command, &installed) else { return Ok(false) };
-    Ok(match found.mpi {
-        Implementation::OpenMpi if found.is_of_program => {
-            is_run_by_ibex(command) && !settings::has_components(&found, &installed)
+    let Ok(found) = find::mpi_of(command, &installed) else { return Ok(None) };
+    let is_by_libfabric = match found.mpi {
+        Implementation::OpenMpi if !found.is_of_program => {
+            return Ok(libraries::has_libfabric(command).then_some(Overrides::Nothing));
         }
-        Implementation::OpenMpi => libraries::has_libfabric(command),
+        Implementation::OpenMpi => is_run_by_ibex(command) && !settings::has_components(&found, &installed),
         Implementation::Mpich(_) | Implementation::Intel => true,
-    })
+    };
+    Ok(is_by_libfabric.then(|| if found.has_mpi_4() { Overrides::Mpi4 } else { Overrides::Mpi3 }))
 }
 
 /// Whether `ibex run` is among the words: it chooses libfabric for an Open MPI that has no components.

@@ -154,6 +154,7 @@ mod tests {
                 mpi,
                 reason: "./app is linked with X".into(),
                 is_of_program: true,
+                library: None,
                 launcher: None,
                 warning: None,
             };

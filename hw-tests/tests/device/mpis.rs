@@ -23,7 +23,7 @@ pub(crate) struct Stock(&'static str, &'static str, &'static [&'static str]);
 
 pub(crate) const MPICH: Stock = Stock("MPICH", "IBEX_MPICH", &[]);
 pub(crate) const INTEL: Stock = Stock("Intel MPI", "IBEX_INTEL_MPI", &[]);
-const OPEN_MPI: Stock = Stock("Open MPI", "IBEX_OPEN_MPI", &["--map-by", ":OVERSUBSCRIBE"]);
+pub(crate) const OPEN_MPI: Stock = Stock("Open MPI", "IBEX_OPEN_MPI", &["--map-by", ":OVERSUBSCRIBE"]);
 
 /// Programs, with the ranks on which MPICH runs them. Intel MPI runs each on the most ranks up to [`USUAL`].
 const PROGRAMS: [(&str, &[usize]); 22] = [

@@ -4,7 +4,7 @@
 //! time.
 
 use crate::launch::Launch;
-use crate::mpis::{IN_PYTHON, MPICH, started_inside};
+use crate::mpis::{IN_PYTHON, MPICH, OPEN_MPI, started_inside};
 use crate::provider::{installed, job};
 use crate::recorder::{a_place, is_controlled, sound, trace};
 use crate::site::{Site, command};
@@ -23,6 +23,8 @@ pub(crate) fn tests() -> Vec<Test> {
         on("a trace of libfabric's messages has a match and an end for each", is_balanced).quick(),
         on("ibex explain tells of MPICH's messages", explains_mpich).quick().device_independent(),
         on("MPI_Pcontrol stops and resumes a trace of a stock MPICH", is_controlled_by_mpich).device_independent(),
+        on("a trace has the calls of a stock Open MPI, which lacks those of MPI 4", has_calls_of_openmpi)
+            .device_independent(),
         on("a trace keeps the processes apart that MPICH spawns", keeps_spawned_apart).device_independent(),
         on("ibex top shows processes and peers of libfabric", shows_on_top).quick(),
         on("ibex top shows each endpoint of a process by itself", shows_endpoints).quick(),
@@ -135,6 +137,20 @@ fn is_controlled_by_mpich(site: &mut Site) -> Result<()> {
     };
     Launch::new("pcontrol", 2).judge(site, outcome)?;
     is_controlled(&trace(&place), TAG_BITS)?;
+    Ok(())
+}
+
+/// Programs look whether an MPI has them, so the library that overrides them must not be there.
+fn has_calls_of_openmpi(site: &mut Site) -> Result<()> {
+    let place = a_place()?;
+    let to = trace(&place).display().to_string();
+    let words = ["programs/collectives"];
+    let Some(outcome) = started_inside(site, &["trace", "-o", &to, "--"], OPEN_MPI, 2, &words)? else { return Ok(()) };
+    Launch::new("collectives", 2).judge(site, outcome)?;
+    for reader in sound(&trace(&place))?.readers() {
+        let calls = counted(reader).get("mpi_call_end").copied().unwrap_or(0);
+        ensure!(calls > 100, "{calls} calls of MPI of rank {:?} are recorded", reader.head().rank);
+    }
     Ok(())
 }
 

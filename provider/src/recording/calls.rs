@@ -7,15 +7,27 @@
 
 use std::ffi::c_int;
 
-use ibex_mpi_calls::next::{MISSING, Next, is_overridden};
-use ibex_mpi_calls::{BEGIN, CONTROL, CONTROL_DESCRIPTION, ELEMENTS, END, Recorder, describe, set_stopped};
+use ibex_mpi_calls::next::{MISSING, Next, is_called_directly, is_overridden};
+use ibex_mpi_calls::{BEGIN, CONTROL, CONTROL_DESCRIPTION, ELEMENTS, END, Recorder, Within, describe};
+use ibex_mpi_calls::{enter_recorded, enter_unrecorded, set_stopped};
 use ibex_trace::{Chosen, Element, ElementKind, EventType};
 
 use super::{Packed, RECORDING, Recording};
 
-ibex_mpi_calls::override_calls! { mpi_3 }
-ibex_mpi_calls::override_calls! { mpi_4 }
-ibex_mpi_calls::override_calls! { outside }
+ibex_mpi_calls::override_calls! { mpi_3 by enter_recorded }
+ibex_mpi_calls::override_calls! { outside by enter_unrecorded }
+
+/// A call begins that libibex-mpi4.so overrides (`mpi4-calls/`). Returns its number.
+#[unsafe(no_mangle)]
+extern "C" fn ibex_mpi_call_begins(call: u64) -> u64 {
+    enter_recorded(call).into_raw()
+}
+
+/// It ends.
+#[unsafe(no_mangle)]
+extern "C" fn ibex_mpi_call_ends(call: u64, number: u64) {
+    drop(Within::from_raw(call, number));
+}
 
 /// The event types of calls, if they are recorded.
 #[derive(Default)]
@@ -54,6 +66,15 @@ impl Calls {
         *place = Some(packed);
     }
 }
+
+/// Returns what a reader has to know about calls that are missing.
+pub(super) fn note() -> Option<String> {
+    let is_missing = is_overridden(c"MPI_Init") && is_called_directly(c"MPI_Send_c", c"MPI_Init");
+    is_missing.then(|| NO_CALLS_OF_MPI_4.to_owned())
+}
+
+const NO_CALLS_OF_MPI_4: &str = "The calls that MPI 4 has added, such as MPI_Send_c, are not recorded: `ibex trace` has \
+                                 not seen that this MPI has them. Name the program in its command, in place of a script.";
 
 /// Records calls from now on.
 pub(super) fn record() {

@@ -94,7 +94,12 @@ impl Recording {
         head.calendar = ibex_trace::calendar_offset(writing::monotonic);
         head.types = recorded.iter().map(|of| of.described.clone()).chain(of_calls.iter().cloned()).collect();
         let writing = match Writing::create(folder, &head) {
-            Ok(writing) => writing,
+            Ok(writing) => {
+                if let Some(note) = calls::note() {
+                    writing.note(note);
+                }
+                writing
+            }
             Err(error) => {
                 eprintln!("ibex: IBEX_TRACE={}: {error}: nothing is recorded", folder.display());
                 return None;

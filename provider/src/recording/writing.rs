@@ -93,6 +93,13 @@ impl Writing {
         Ok(Writing { output: Mutex::new(Some(output)), thread: Mutex::default() })
     }
 
+    /// Adds a sentence for the readers of the trace.
+    pub(super) fn note(&self, text: String) {
+        if let Some(output) = &mut *self.output.lock() {
+            output.writer.note(text);
+        }
+    }
+
     /// Starts the writing thread, unless it was started.
     pub(super) fn start(&self, recording: &'static Recording) {
         let mut started = self.thread.lock();

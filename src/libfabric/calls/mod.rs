@@ -234,9 +234,10 @@ impl<E: Environment> State<E> {
             if is_cancelled {
                 let buffer = self.requests.get(receive).buffer;
                 let is_last = buffer.is_some_and(|buffer| self.buffers.cancel(buffer));
-                for event in [Event::RemovePosted, Event::Cancel, Event::Complete] {
+                for event in [Event::RemovePosted, Event::Cancel] {
                     events::raise(self, receive, event);
                 }
+                self.raise_end(receive);
                 let more_flags = if is_last { fi::FI_MULTI_RECV } else { 0 };
                 self.fail_receive(call, more_flags, fi::FI_ECANCELED, "the receive was cancelled");
                 self.requests.give_back(receive);

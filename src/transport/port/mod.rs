@@ -275,7 +275,8 @@ impl<A: Adapter> Port<A> {
         self.handshakes.entry()
     }
 
-    fn index(&self) -> u8 {
+    /// Returns its number among the ports of the process.
+    pub fn index(&self) -> u8 {
         self.handshakes.identity().port
     }
 

@@ -46,6 +46,9 @@ fn build_shared(workspace: &Workspace, words: &[&str]) -> Result<()> {
     run(build.args(["build", "--target-dir"]).arg(workspace.shared_target()).args(words))
 }
 
+/// The provider, and the library that it needs beside it.
+const PROVIDER: [&str; 4] = ["--package", "ibex-provider", "--package", "ibex-mpi4-calls"];
+
 /// Builds all that is installed in release: `libibex.so`, `libibex-log.so`, the libfabric provider and the command.
 pub(crate) fn library(workspace: &Workspace) -> Result<()> {
     library_alone(workspace)?;
@@ -58,7 +61,7 @@ pub(crate) fn library(workspace: &Workspace) -> Result<()> {
 /// Builds what is the same for every Open MPI in release: the libfabric provider and the command.
 pub(crate) fn provider_and_command(workspace: &Workspace) -> Result<()> {
     step("Building the libfabric provider and the command ibex (release)");
-    build_shared(workspace, &["--release", "--package", "ibex-provider", "--package", "ibex-command"])?;
+    build_shared(workspace, &[&["--release", "--package", "ibex-command"], &PROVIDER[..]].concat())?;
     put_down_provider(workspace.shared_target(), Profile::Release)
 }
 
@@ -74,7 +77,7 @@ pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
 /// Builds the libfabric provider alone in release.
 pub(crate) fn provider_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex-fi.so (release)");
-    build_shared(workspace, &["--release", "--package", "ibex-provider"])?;
+    build_shared(workspace, &[&["--release"], &PROVIDER[..]].concat())?;
     put_down_provider(workspace.shared_target(), Profile::Release)
 }
 
@@ -172,7 +175,8 @@ fn put_down_logger(workspace: &Workspace, profile: Profile) -> Result<()> {
 fn put_down_provider(target: &Path, profile: Profile) -> Result<()> {
     let provider = provider(target);
     fs::create_dir_all(provider.parent().unwrap_or(target))?;
-    replace_file(&provider, &built(target, profile, "libibex_fi.so")?)
+    replace_file(&provider, &built(target, profile, "libibex_fi.so")?)?;
+    replace_file(&mpi4_calls(&provider), &built(target, profile, "libibex_mpi4.so")?)
 }
 
 pub(crate) fn provider(target: &Path) -> PathBuf {
@@ -182,6 +186,11 @@ pub(crate) fn provider(target: &Path) -> PathBuf {
 fn built(target: &Path, profile: Profile, name: &str) -> Result<Vec<u8>> {
     let path = target.join(profile.folder()).join(name);
     fs::read(&path).with_context(|| format!("cargo built no {}", path.display()))
+}
+
+/// The calls of MPI 4, for the provider's recorder, which are beside it.
+pub(crate) fn mpi4_calls(provider: &Path) -> PathBuf {
+    provider.with_file_name("libibex-mpi4.so")
 }
 
 pub(crate) fn logger(library: &Path) -> PathBuf {

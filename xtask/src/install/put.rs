@@ -23,6 +23,7 @@ pub(super) struct Built {
     /// `libibex.so`; the logger is in the same folder.
     pub(super) library: PathBuf,
     pub(super) chooser: PathBuf,
+    /// `libibex-fi.so`; libibex-mpi4.so is in the same folder.
     pub(super) provider: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) command: PathBuf,
@@ -111,6 +112,7 @@ fn copies_of_all(place: &Place, built: &Built) -> Result<Vec<Copy>> {
     let mut copies = vec![
         (built.chooser.clone(), place.library.join("ibex/ibex-chooser.so")),
         (built.provider.clone(), place.provider.join("libibex-fi.so")),
+        (build::mpi4_calls(&built.provider), place.provider.join("libibex-mpi4.so")),
         (built.command.clone(), place.programs.join("ibex")),
         (built.adapter.join("softhca"), place.programs.join("softhca")),
         // Where the command looks for it.

@@ -23,6 +23,7 @@ fn built(folder: &Folder) -> Built {
     text("libibex-log.so", "the logger");
     text("chooser.so", "the chooser");
     text("provider.so", "the provider");
+    text("libibex-mpi4.so", "its calls");
     text("headers/peruse.h", "the header");
     text("headers/notes.txt", "not a header");
     text("share/man/man1/ibex.1", "the page");
@@ -87,6 +88,7 @@ fn the_component_is_a_link_to_the_chooser_of_the_library() {
     assert_eq!(fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap(), library);
     assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
     assert_eq!(fs::read(home.join(".local/lib/libfabric/libibex-fi.so")).unwrap(), b"the provider");
+    assert_eq!(fs::read(home.join(".local/lib/libfabric/libibex-mpi4.so")).unwrap(), b"its calls");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
     let command = home.join(".local/bin/ibex");

@@ -29,7 +29,10 @@ use zip::write::SimpleFileOptions;
 /// Begins the wheel's name, and those of its folders.
 const NAME: &str = concat!("ibex_libfabric-", env!("CARGO_PKG_VERSION"));
 
-/// Folder of the programs in the wheel.
+/// Folder of the provider in the wheel.
+const LIBFABRIC: &str = concat!("ibex_libfabric-", env!("CARGO_PKG_VERSION"), ".data/data/lib/libfabric");
+
+/// Folder of the programs.
 const SCRIPTS: &str = concat!("ibex_libfabric-", env!("CARGO_PKG_VERSION"), ".data/scripts");
 
 /// A file of the wheel: its path in there, and its bytes.
@@ -57,7 +60,8 @@ fn members(workspace: &Workspace) -> Result<Vec<Member>> {
     let mut files = vec![
         (target.join("release/ibex"), format!("{SCRIPTS}/ibex")),
         (adapter.clone(), format!("{SCRIPTS}/softhca")),
-        (build::provider(target), format!("{NAME}.data/data/lib/libfabric/libibex-fi.so")),
+        (build::provider(target), format!("{LIBFABRIC}/libibex-fi.so")),
+        (build::mpi4_calls(&build::provider(target)), format!("{LIBFABRIC}/libibex-mpi4.so")),
         // Where the command looks for it.
         (adapter.with_file_name("libsofthca.so"), format!("{NAME}.data/data/lib/libsofthca.so")),
     ];
@@ -129,8 +133,9 @@ pub(super) fn try_beside_mpi4py(workspace: &Workspace, wheel: &Path) -> Result<(
     job.arg(bin.join("mpiexec")).args(["-n", "2"]).arg(bin.join("python")).args(["-m", "mpi4py.bench", "ringtest"]);
     run(&mut job)?;
     quietly(pip().args(["uninstall", "--yes", "ibex-libfabric"]))?;
-    let left = ["bin/ibex", "bin/softhca", "lib/libfabric/libibex-fi.so", "lib/libsofthca.so"];
-    let left: Vec<&str> = left.into_iter().filter(|file| folder.join(file).exists()).collect();
+    let libraries = ["lib/libfabric/libibex-fi.so", "lib/libfabric/libibex-mpi4.so", "lib/libsofthca.so"];
+    let left = ["bin/ibex", "bin/softhca"].into_iter().chain(libraries);
+    let left: Vec<&str> = left.filter(|file| folder.join(file).exists()).collect();
     ensure!(left.is_empty(), "pip has removed the wheel, but these files are left: {}", left.join(", "));
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) fn comes_and_goes(workspace: &Workspace) -> Result<()> {
             bail!("an installation under {} has not both {} and its {page}", prefix.display(), program.display());
         }
     }
-    for file in ["lib/libfabric/libibex-fi.so", "share/man/man7/fi_ibex.7"] {
+    for file in ["lib/libfabric/libibex-fi.so", "lib/libfabric/libibex-mpi4.so", "share/man/man7/fi_ibex.7"] {
         if !prefix.join(file).is_file() {
             bail!("an installation under {} has no {file}", prefix.display());
         }
