@@ -2,10 +2,11 @@
 // Needs Open MPI: it watches the code of libibex.so.
 //
 // Checks whether a message of 8 bytes executes a locked instruction in libibex: one with a LOCK prefix, or an exchange
-// with memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 single-steps it (ptrace), and
-// looks at the instructions within the library. Runs with 2 or more ranks, on x86-64.
+// with memory. Below MPI_THREAD_MULTIPLE there must be fewer than messages: none but for the look after connections,
+// which comes once in thousands of polls. A process beside rank 0 single-steps it (ptrace), and looks at the
+// instructions within the library. Runs with 2 or more ranks, on x86-64.
 //
-// usage: locked_instructions [--threads]      (--threads: asks for MPI_THREAD_MULTIPLE, and there must be some)
+// usage: locked_instructions [--threads]      (--threads: asks for MPI_THREAD_MULTIPLE: one for each message, or more)
 #include "check.h"
 
 #include <sys/prctl.h>
@@ -127,8 +128,8 @@ int main(int argc, char **argv) {
         printf("# %ld instructions, %ld locked\n", report.instructions, report.locked);
         check_true("instructions of libibex were seen", report.instructions > traced * 100);
         if (threads)
-            check_true("locked instructions were seen", report.locked > 0);
-        for (int i = 0; !threads && i < SHOWN && i < report.locked; i++)
+            check_true("each message executes locked instructions", report.locked >= traced);
+        for (int i = 0; !threads && report.locked >= traced && i < SHOWN; i++)
             check_fail("a locked instruction at %#lx of libibex.so", report.shown[i]);
     }
     close(ask[1]);
