@@ -54,7 +54,7 @@ pub fn is_overridden(name: &CStr) -> bool {
     called(name).is_some_and(is_own) && definition(name).is_some()
 }
 
-/// Whether there is a function that a program calls where the MPI has it, which has `other`, too.
+/// Whether a program that calls this function calls that of the MPI itself: of the object that also has `other`.
 pub fn is_called_directly(name: &CStr, other: &CStr) -> bool {
     let Some(found) = definition(name) else { return false };
     called(name).is_none_or(|called| called == found && definition(other).and_then(base) == base(found))

@@ -68,7 +68,9 @@ fn found(site: &mut Site, transports: &str) -> Result<()> {
     ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
     if transports.contains("sm") {
         // Shared memory has no clock of its own: a message comes when its receiver polls.
-        planted.iter_mut().for_each(|planted| planted.kind = planted.kind.filter(|kind| *kind != WaitKind::LateWait));
+        for planted in &mut planted {
+            planted.kind = planted.kind.filter(|kind| *kind != WaitKind::LateWait);
+        }
     }
     has_planted(&job, planted, &outcome, i64::MAX)
 }
