@@ -6,9 +6,9 @@
 //!
 //! `table` has the calls, `next` finds what a call goes on to. Libraries that are preloaded export the functions
 //! ([`override_calls`]): event-log (for Open MPI's components), the libfabric provider (for all other MPIs), and beside
-//! it mpi4-calls. Every MPI can be below them, because arguments are passed on as words: the C calling conventions of x86-64, aarch64, ppc64le
-//! and riscv64 pass an integer of any size and a pointer each in one register or one slot of the stack, and none of
-//! these calls has an argument of another kind.
+//! it mpi4-calls. Every MPI can be below them, because arguments are passed on as words: the C calling conventions of
+//! x86-64, aarch64, ppc64le and riscv64 pass an integer of any size and a pointer each in one register or one slot of
+//! the stack, and none of these calls has an argument of another kind.
 //!
 //! Grade: hot. Threads: the application's. Safety, for every unsafe block: **C1** the function of this name has so many
 //! arguments by the standard. Tests: below; event-log/tests; hw-tests/tests/device/waits.rs.
