@@ -232,8 +232,8 @@ fn preload(libraries: &OsStr, words: &[OsString]) -> OsString {
     preload
 }
 
-/// Adds the libraries to every `LD_PRELOAD` that the words set for the ranks: the launcher uses the later of two values,
-/// and `env` and shells their own.
+/// Adds the libraries to every `LD_PRELOAD` that the words set for the ranks: the launcher uses the later of two
+/// values, and `env` and shells their own.
 fn beside_others(words: &[OsString], libraries: &OsStr, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
     // Only the ranks preload the libraries, not the launcher.
     let of_launcher = words.iter().position(|word| is_launcher(word)).unwrap_or(0);

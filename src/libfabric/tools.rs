@@ -124,8 +124,8 @@ impl<E: Environment> Tools for State<E> {
 }
 
 impl<E: Environment> State<E> {
-    /// Raises the events that a request has ended. The program hears of it from the completion queue, so for tools it is
-    /// notified at once.
+    /// Raises the events that a request has ended. The program hears of it from the completion queue, so for tools it
+    /// is notified at once.
     #[inline(always)]
     pub fn raise_end(&mut self, request: Handle) {
         if self.recording.is_some() {

@@ -73,8 +73,9 @@ pub(super) fn note() -> Option<String> {
     is_missing.then(|| NO_CALLS_OF_MPI_4.to_owned())
 }
 
-const NO_CALLS_OF_MPI_4: &str = "The calls that MPI 4 has added, such as MPI_Send_c, are not recorded: `ibex trace` has \
-                                 not seen that this MPI has them. Name the program in its command, in place of a script.";
+const NO_CALLS_OF_MPI_4: &str = "The calls that MPI 4 has added, such as MPI_Send_c, are not recorded: `ibex trace` \
+                                 has not seen that this MPI has them. Name the program in its command, in place of a \
+                                 script.";
 
 /// Records calls from now on.
 pub(super) fn record() {

@@ -5,7 +5,8 @@
 //! It begins with the first endpoint ([`recording`]) and ends with the process ([`end`]). Events of requests and
 //! messages come from the endpoint ([`Recording::put`]), all others from the engine's registrations. Both go to
 //! memory under a lock, from which a thread of its own writes them to the file (`writing.rs`). `types` has the types of
-//! the file, `calls` the calls of MPI. Grade: hot for [`Recording::put`] while a trace is recorded, else setup. Threads: any. Tests: `hw-tests`.
+//! the file, `calls` the calls of MPI. Grade: hot for [`Recording::put`] while a trace is recorded, else setup.
+//! Threads: any. Tests: `hw-tests`.
 
 mod calls;
 mod types;
