@@ -10,12 +10,12 @@
 //! and by `progress.rs` for completions that are not the messenger's. Grade: setup. Threads: the one that has entered
 //! the endpoint, and no port. Tests: `hw-tests/libfabric/fi_last_messages.c`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::messenger::host::{Memory as _, Process as _};
 use crate::messenger::rails::completions::ByRail;
-use crate::transport::Completion as Event;
-use ibex_ffi::verbs::InlineSpan;
+use crate::transport::{Completion as Event, Token, WhenDiverted};
 
 use super::environment::{Data as _, Environment};
 use super::reports::Reports;
@@ -45,12 +45,15 @@ impl<E: Environment> State<E> {
         self.reports = Reports::default();
     }
 
-    /// Tells all connected peers that the endpoint leaves.
+    /// Tells all connected peers that the endpoint leaves, but those that have left.
     pub fn say_that_it_leaves(&mut self, shared: &Shared<E::Adapter>) {
         if let Some(mut port) = shared.enter_port(0) {
-            for to in port.endpoints() {
-                // Who is not connected, or has no room, hears nothing.
-                let _ = port.send_inline(to, DISCONNECT, [VERSION][..].into(), InlineSpan::from(&[0; 0][..]));
+            for to in port.endpoints().filter(|to| !self.peers.has_left(*to)) {
+                if port.queue_pair(to).is_some() && port.is_ready(to) {
+                    let message = (Arc::from([VERSION]), 1);
+                    // A connection that has just failed has no peer to tell.
+                    let _ = port.queue_bytes(to, DISCONNECT, message, Token(0), WhenDiverted::Wait);
+                }
             }
         }
     }
