@@ -4,6 +4,8 @@
 // (fi_msg(3)), and the longest message that can be injected. No arguments.
 #include "endpoints.h"
 
+#include <unistd.h>
+
 static char in[8][8192], out[8192];
 
 static ssize_t sends(size_t length, uint64_t flags) {
@@ -35,9 +37,28 @@ static void selects(void) {
     check_nothing(&ends[1]);
 }
 
+// The sender reads no queue. Another endpoint, that of a peer's process, does.
+static void connects(void) {
+    enum { MOST_SENDS = 20000 };
+    check_case("messages that a program only sends get a connection");
+    int sent = 0;
+    entry got;
+    receives(0, FI_COMPLETION);
+    do {
+        OK(fi_tinject(ends[0].ep, out, 8, ends[0].to[1], 1));
+        usleep(100);
+    } while (++sent < MOST_SENDS && fi_cq_read(ends[1].cq, &got, 1) != 1);
+    check_true("the first message has arrived", sent < MOST_SENDS);
+    for (int i = 1; i < sent; i++) {
+        receives(0, FI_COMPLETION);
+        await_of(&ends[1], "a receive", in[0]);
+    }
+}
+
 int main(void) {
     struct setup selective = {.endpoints = 2, .selective = FI_SELECTIVE_COMPLETION};
     open_endpoints(selective);
+    connects();
     selects();
     check_case("without default flags a call that takes none gets no completion");
     OK(fi_trecv(ends[1].ep, in[0], 8, NULL, FI_ADDR_UNSPEC, 1, 0, in[0]));
@@ -60,6 +81,7 @@ int main(void) {
 
     selective.tx_flags = selective.rx_flags = FI_COMPLETION;
     open_endpoints(selective);
+    connects();
     selects();
     check_case("default flags ask for completions of calls that take none");
     OK(fi_trecv(ends[1].ep, in[0], 8, NULL, FI_ADDR_UNSPEC, 1, 0, in[0]));

@@ -301,6 +301,8 @@ impl World {
             has_failed: false,
             memory: (!is_free).then_some(memory),
         });
+        // A send that waits for a connection makes progress.
+        self.polled[from as usize] = self.now;
         let default = self.program.flags;
         let endpoint = self.endpoint(from as usize);
         let of = Message { to: endpoint.vector.address_of(to), tag, data };
@@ -312,6 +314,7 @@ impl World {
         if is_free {
             self.free(memory);
         }
+        self.look(from as usize);
     }
 
     /// Takes memory that the program has back.

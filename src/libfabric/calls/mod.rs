@@ -25,7 +25,7 @@ pub use flags::SEARCH;
 use super::completion::{Completion, Failure};
 use super::environment::{Data as _, Environment, Others as _};
 use super::request::{Call, Handle, Hears, Outcome, Request};
-use super::{Kind, PieceOf, Result, Shared, State, fi, tag};
+use super::{Kind, OURSELVES, PieceOf, Result, Shared, State, fi, tag};
 
 /// Where a message goes, and what it carries besides its data.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +101,10 @@ impl<E: Environment> State<E> {
         send::begin(shared, self, send, route);
         if is_injected {
             self.requests.copy_data(send);
+        }
+        if route.bits() != OURSELVES && shared.enter_port(0).is_some_and(|mut port| !port.is_ready(route.to())) {
+            // A program that only sends makes no other progress by which it could get a connection.
+            self.progress(shared);
         }
         self.leave(shared);
         Ok(())
