@@ -60,7 +60,7 @@ pub fn is_called_directly(name: &CStr, other: &CStr) -> bool {
     called(name).is_none_or(|called| called == found && definition(other).and_then(base) == base(found))
 }
 
-/// Returns the definition that a program calls, as far as the loader says without knowing the caller.
+/// Returns the definition that comes first in the loader's global search order: the one that a program calls.
 fn called(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: the name is NUL-terminated.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })

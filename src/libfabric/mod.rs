@@ -88,7 +88,7 @@ pub struct Shared<A: Adapter> {
 struct Polled<A: Adapter> {
     port: Port<A>,
     batch: Option<Box<Batch>>,
-    /// In its place, if the process is recorded.
+    /// Used in place of `batch` if the process is recorded.
     watched: Option<Box<Batch>>,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! Made when the endpoint is enabled; called by `calls.rs`, and for one-sided operations. Grade: hot. Threads: the one
-//! that has entered the endpoint. Tests: `simulation`, `hw-tests`.
+//! An endpoint gets its reports when it is enabled. Called by `calls`, `lost.rs`, and the host's one-sided operations.
+//! Grade: hot. Threads: the one that has entered the endpoint. Tests: `simulation`, `hw-tests`.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use super::environment::{Data as _, Environment, Recorder};
 use super::request::Handle;
 use super::{Kind, Shared, State};
 
-/// Number of elements of the events of requests and messages.
+/// Number of elements that each event of a request or a message has.
 pub const ELEMENTS: usize = 10;
 
 /// What events say of a message, or of a search for one.

@@ -12,8 +12,10 @@ use std::process::{Command, ExitCode};
 /// Profile of the workspace's `Cargo.toml`.
 const PROFILE: &str = "simulation";
 
-/// Number of seeds by default, and those in the tests: of MPI, of libfabric, and of libfabric with lost peers.
+/// How many seeds the command runs unless the user names a number.
 const SEEDS: u64 = 20_000;
+
+/// How many seeds the tests run: of MPI, of libfabric, and of libfabric with lost peers.
 const TESTED: [u64; 3] = [15_000, 4_000, 1_000];
 
 #[derive(clap::Args)]

@@ -26,7 +26,7 @@ pub(crate) struct Measurement {
     pub(crate) spread: f64,
 }
 
-/// A line of `ibex_mpi_bench`, `ibex_fi_latency` or `host_memory_ratios`, which may have more fields.
+/// A line that `ibex_mpi_bench`, `ibex_fi_latency` or `host_memory_ratios` prints. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     test: String,

@@ -4,7 +4,7 @@
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-/// Returns the page of this name. Its line in `whatis` is the document's title.
+/// Converts a document into the manual page of this name. `whatis` shows the document's title.
 pub(super) fn page(name: &str, document: &str) -> String {
     // The first line has man(1) set the tables. Lines are neither full, as words of narrow columns would be far apart,
     // nor hyphenated, as most long words are names.

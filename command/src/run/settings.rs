@@ -59,7 +59,7 @@ fn by_libfabric(mpi: &Implementation, shares_memory: bool) -> Vec<(&'static str,
         Implementation::Intel => {
             let mut variables = vec![("FI_PROVIDER", "ibex"), ("I_MPI_OFI_PROVIDER", "ibex")];
             variables.push(("I_MPI_FABRICS", if shares_memory { "shm:ofi" } else { "ofi" }));
-            // Collectives within a host use shared memory whatever the fabrics, unless this says otherwise.
+            // Without this, Intel MPI runs collectives within a host by shared memory, whatever `I_MPI_FABRICS` says.
             variables.extend((!shares_memory).then_some(("I_MPI_COLL_INTRANODE", "pt2pt")));
             variables
         }

@@ -75,7 +75,7 @@ const MOST: &str = "96";
 /// Programs that mean something only to the tests that start them.
 const OF_OTHER_TESTS: [&str; 5] = ["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
-/// Benchmarks that are part of Intel MPI, with the number of tables that they print on 4 ranks. They check no data.
+/// Intel MPI's own benchmarks, each with the number of tables that it prints on 4 ranks. They check no data.
 const OF_INTEL: [(&str, usize); 2] = [("IMB-MPI1", 19), ("IMB-RMA", 22)];
 
 /// Programs that an Open MPI without components runs on two ranks.

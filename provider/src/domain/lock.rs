@@ -19,9 +19,9 @@ use crate::{log, sys};
 
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// Absent: the program lets one thread at a time call, and nobody checks it.
+    /// `None`: the program has promised to call from one thread at a time, and nobody checks it.
     mutex: Option<Mutex<()>>,
-    /// With a lock: whether the program has promised that no thread has to wait.
+    /// Whether the program has promised to call from one thread at a time, and the lock only checks that.
     is_promised: bool,
     /// Whether a thread had to wait nevertheless.
     is_broken: AtomicBool,

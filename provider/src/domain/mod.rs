@@ -35,7 +35,7 @@ pub(crate) struct Domain {
     atomics: OnceLock<By>,
     /// The open memory regions.
     pub(crate) regions: Regions,
-    /// Present if the program counts peers' accesses to its regions (`FI_RMA_EVENT`).
+    /// `None` unless the program has asked for `FI_RMA_EVENT`: to count what peers read and write in its regions.
     pub(crate) targets: Option<Targets>,
     _fabric: Arc<Fabric>,
 }

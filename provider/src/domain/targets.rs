@@ -3,7 +3,7 @@
 //! endpoints of an access, so a counter of a region makes all of them progress, and all of them wake those who sleep on
 //! it.
 //!
-//! Endpoints come when they are enabled, and go when they are closed. Called by `endpoint`, `mr` and `cntr`. Grade:
+//! An endpoint joins when it is enabled, and leaves when it is closed. Called by `endpoint`, `mr` and `cntr`. Grade:
 //! setup; progress hot. Threads: any; the endpoints belong to the one inside the domain. Tests:
 //! `hw-tests/libfabric/accesses.c`.
 

@@ -158,7 +158,7 @@ impl CqShared {
                 unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) }.is_ok()
             };
             if !queue.pieces(fabric, wqe, qp.pd.get()).is_some_and(put) {
-                // The registration, or the memory, went away between the arrival and this poll.
+                // The program has deregistered or unmapped the receive's memory since the message arrived.
                 wc.status = wc_status::LOC_PROT_ERR;
                 wc.vendor_err = vendor_error(wc.status);
                 fail_later(fabric, qp);
