@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 const BY_ADAPTER: &str = "--by-adapter";
 
 /// An adapter short of everything, which has no atomics.
-const MINIMAL: &str = "profile = \"minimal\"\n";
+pub(crate) const MINIMAL: &str = "profile = \"minimal\"\n";
 
 /// Adapters on which they run, by name: with the usual limits, and a minimal one.
 const ADAPTERS: [(&str, &str); 2] = [("usual", ""), ("minimal", MINIMAL)];

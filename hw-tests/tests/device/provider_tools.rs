@@ -5,6 +5,7 @@
 
 use crate::launch::Launch;
 use crate::mpis::{IN_PYTHON, MPICH, OPEN_MPI, started_inside};
+use crate::one_sided::MINIMAL;
 use crate::provider::{installed, job};
 use crate::recorder::{a_place, is_controlled, sound, trace};
 use crate::site::{Site, command};
@@ -107,10 +108,7 @@ fn explains_mpich(site: &mut Site) -> Result<()> {
     let ranks: Vec<_> = folder.readers().iter().map(|reader| (reader.head().rank, reader.head().ranks)).collect();
     ensure!(ranks == [(Some(0), Some(2)), (Some(1), Some(2))], "{ranks:?}");
     // The processes of mpi4py load their MPI with a module.
-    for reader in folder.readers() {
-        let calls = counted(reader).get("mpi_call_end").copied().unwrap_or(0);
-        ensure!(calls >= 50, "{calls} calls of MPI of rank {:?} are recorded", reader.head().rank);
-    }
+    has_calls(&folder, 50)?;
     let read = Messages::read(&folder);
     let whole = |from, to| {
         let all = read.messages.iter().filter(|of| (of.sender, of.receiver) == (from, to));
@@ -148,9 +146,14 @@ fn has_calls_of_openmpi(site: &mut Site) -> Result<()> {
     let words = ["programs/collectives"];
     let Some(outcome) = started_inside(site, &["trace", "-o", &to, "--"], OPEN_MPI, 2, &words)? else { return Ok(()) };
     Launch::new("collectives", 2).judge(site, outcome)?;
-    for reader in sound(&trace(&place))?.readers() {
+    has_calls(&sound(&trace(&place))?, 101)
+}
+
+/// Checks that the trace has at least so many calls of MPI of each process.
+fn has_calls(folder: &Trace, least: u64) -> Result<()> {
+    for reader in folder.readers() {
         let calls = counted(reader).get("mpi_call_end").copied().unwrap_or(0);
-        ensure!(calls > 100, "{calls} calls of MPI of rank {:?} are recorded", reader.head().rank);
+        ensure!(calls >= least, "{calls} calls of MPI of rank {:?} are recorded", reader.head().rank);
     }
     Ok(())
 }
@@ -231,7 +234,7 @@ fn flights() -> Result<Folder> {
 fn keeps_none(site: &mut Site) -> Result<()> {
     let (program, (_folder, path), flights) = (site.program("fi_matching")?, installed()?, flights()?);
     let folder = flights.path().display().to_string();
-    for profile in ["", "profile = \"minimal\"\n"] {
+    for profile in ["", MINIMAL] {
         let job = job([program.as_str()], &path).env("FI_IBEX_FLIGHT_RECORDER", &folder);
         site.fabric_on(&format!("[[device]]\nname = \"hca0\"\n{profile}"))?.run(&job)?.checked()?;
         let left = std::fs::read_dir(flights.path())?.count();

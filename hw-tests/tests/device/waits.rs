@@ -55,7 +55,10 @@ fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {
         Some(Planted { tag: tag.parse().ok()?, kind, least, most, lost })
     };
     let lines = outcome.stdout.lines().filter_map(|text| text.trim().strip_prefix("planted "));
-    lines.map(|text| line(text).with_context(|| format!("planted {text}"))).collect()
+    let planted: Vec<Planted> =
+        lines.map(|text| line(text).with_context(|| format!("planted {text}"))).collect::<Result<_>>()?;
+    ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
+    Ok(planted)
 }
 
 fn found(site: &mut Site, transports: &str) -> Result<()> {
@@ -65,7 +68,6 @@ fn found(site: &mut Site, transports: &str) -> Result<()> {
     launch.judge(site, outcome.clone())?;
     let job = Job::read(&sound(&trace(&place))?);
     let mut planted = planted(&outcome)?;
-    ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
     if transports.contains("sm") {
         // Shared memory has no clock of its own: a message comes when its receiver polls.
         for planted in &mut planted {
