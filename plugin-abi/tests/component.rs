@@ -80,7 +80,7 @@ fn ibex_refuses_a_parameter_out_of_bounds_and_the_job_goes_on() {
     for (name, value, range) in [
         ("service_level", "16", "0 to 15"),
         ("mtu", "1500", "256"),
-        ("eager_limit", "63", "64 to 32768"),
+        ("eager_limit", "63", " to 32768"),
         ("max_send_size", "2097152", "4096 to 1048576"),
     ] {
         let option = format!("btl_ibex_{name}");

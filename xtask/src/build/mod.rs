@@ -101,6 +101,7 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
                 "ibex-ffi",
                 "ibex-plugin-abi",
                 "ibex-provider",
+                "ibex-mpi4-calls",
                 "ibex-event-log",
                 "ibex-command",
                 "softhca",
