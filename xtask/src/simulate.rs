@@ -6,7 +6,7 @@ use crate::command::{cargo, run, step};
 use crate::workspace::Workspace;
 use anyhow::{Result, ensure};
 use clap::builder::ArgPredicate;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Profile of the workspace's `Cargo.toml`.
@@ -15,8 +15,12 @@ const PROFILE: &str = "simulation";
 /// How many seeds the command runs unless the user names a number.
 const SEEDS: u64 = 20_000;
 
-/// How many seeds the tests run: of MPI, of libfabric, and of libfabric with lost peers.
-const TESTED: [u64; 3] = [15_000, 4_000, 1_000];
+/// How many seeds the quick tier runs, as the workspace is built for development: of MPI, of libfabric, and of libfabric
+/// with lost peers.
+const QUICK: [u64; 3] = [1_500, 1_500, 500];
+
+/// How many seeds `--all` runs, with optimisation.
+const ALL: [u64; 3] = [20_000, 20_000, 10_000];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -67,13 +71,24 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the commands that build the simulation and run the programs of the tests, of MPI, of libfabric, and of
-/// libfabric with lost peers.
-pub(crate) fn of_tests(workspace: &Workspace) -> [Command; 3] {
-    let [of_mpi, of_libfabric, lost] = TESTED;
-    [(of_mpi, None), (of_libfabric, Some("libfabric")), (lost, Some("libfabric-lost"))].map(|(seeds, semantics)| {
+/// Returns the commands that run the programs of the quick tier, by what was built in `folder`: of MPI, of libfabric,
+/// and of libfabric with lost peers.
+pub(crate) fn of_quick_tests(folder: &Path) -> [Command; 3] {
+    with_seeds(QUICK, || Command::new(folder.join("ibex-simulate")))
+}
+
+/// Returns the commands that build the simulation, and run the programs of `--all`.
+pub(crate) fn of_all_tests(workspace: &Workspace) -> [Command; 3] {
+    with_seeds(ALL, || {
         let mut simulate = cargo(workspace.root());
         simulate.args(["run", "--quiet", "--profile", PROFILE, "--package", "ibex-simulation", "--"]);
+        simulate
+    })
+}
+
+fn with_seeds([of_mpi, of_libfabric, lost]: [u64; 3], simulate: impl Fn() -> Command) -> [Command; 3] {
+    [(of_mpi, None), (of_libfabric, Some("libfabric")), (lost, Some("libfabric-lost"))].map(|(seeds, semantics)| {
+        let mut simulate = simulate();
         simulate.args(semantics).args([&seeds.to_string(), "0", "0"]);
         simulate
     })

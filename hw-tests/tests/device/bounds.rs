@@ -24,8 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
             .quick(),
         Test::on_emulated("a job at a bound that few adapters support runs or ends naming the parameter", alone),
         Test::on_emulated("ibex refuses each parameter's values just beyond its bounds and names the bounds", beyond)
-            .device_independent()
-            .quick(),
+            .device_independent(),
     ]
 }
 

@@ -40,15 +40,18 @@ pub(crate) fn tests() -> Vec<Test> {
         every_program_is_listed("libfabric", all, file!())
     });
     let programs = PROGRAMS.map(|(program, shows)| {
-        Test::on_emulated(format!("by libfabric, {shows}"), move |site| runs(site, program)).quick()
+        Test::on_emulated(format!("by libfabric, {shows}"), move |site| runs(site, program, None)).quick()
     });
-    std::iter::once(all.quick().device_independent()).chain(programs).collect()
+    let silent = "by libfabric, an atomic operation with a silent peer fails when the peer is killed";
+    let silent = Test::on_emulated(silent, |site| runs(site, "lost_peers", Some("silent")));
+    std::iter::once(all.quick().device_independent()).chain(programs).chain([silent]).collect()
 }
 
-fn runs(site: &mut Site, program: &str) -> Result<()> {
+fn runs(site: &mut Site, program: &str, argument: Option<&str>) -> Result<()> {
     let (_folder, path) = installed()?;
     let program = site.program(program)?;
-    let outcome = site.fabric(1)?.run(&job([program.as_str()], &path))?.checked()?;
+    let words = std::iter::once(program.as_str()).chain(argument);
+    let outcome = site.fabric(1)?.run(&job(words, &path))?.checked()?;
     let passed = cases_passed(&outcome.stdout);
     site.cases += passed.with_context(|| format!("the program did not say how many cases passed: {outcome}"))?;
     Ok(())

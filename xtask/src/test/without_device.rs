@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
+const SIMULATED: [&str; 3] =
+    ["simulated programs", "simulated programs of libfabric", "simulated programs of libfabric with lost peers"];
+
 type NamedCommands = Vec<(String, Command)>;
 
 /// Test targets that need a device, by folder and name.
@@ -47,10 +50,10 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     // softhca has no doc tests, and `cargo test` would build it anew, for another kind of link.
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
-    let [of_mpi, of_libfabric, lost] = &mut simulate::of_tests(workspace);
-    tally.part("simulated programs", of_mpi);
-    tally.part("simulated programs of libfabric", of_libfabric);
-    tally.part("simulated programs of libfabric with lost peers", lost);
+    let mut simulated = if all { simulate::of_all_tests(workspace) } else { simulate::of_quick_tests(tests.folder()) };
+    for (name, simulated) in SIMULATED.iter().zip(&mut simulated) {
+        tally.part(name, simulated);
+    }
     if all {
         // Each of them uses one thread most of the time: the build ends with the optimisation of a whole library.
         let loom_and_build: Lane<'_> = Box::new(|tally| {
