@@ -3,7 +3,7 @@
 //! endpoints that are bound to it progress.
 //!
 //! `entries.rs` has what C calls, and the formats, `ring.rs` the order. A queue grows as long as nobody reads it.
-//! Grade: hot. Threads: any; its completions belong to the one inside the domain. Tests: `entries.rs`.
+//! Grade: hot. Threads: any; its completions belong to the one inside the domain. Tests: below, and `entries.rs`.
 
 mod entries;
 mod ring;
@@ -33,9 +33,15 @@ struct Failed {
     reason: usize,
 }
 
+/// How often a read that finds nothing polls again, unless the read before it has found nothing, too.
+const POLLS: u32 = 32;
+
 #[derive(Default)]
 struct Completions {
     ring: Ring,
+    /// Of the last read that found nothing: how often it polled again, and the completions that were taken before it.
+    polls: u32,
+    taken: u64,
     /// Of the failures in the ring, in their order.
     failed: VecDeque<Failed>,
     /// Reasons of failures, each with its number as index plus one. There are as many as lost peers, and a few more.
@@ -100,7 +106,7 @@ impl CompletionQueue {
     pub(crate) unsafe fn push_failure(&self, completion: Completion, failure: Failure<'_>) {
         let Failure { error, excess, text } = failure;
         // SAFETY: D1.
-        let Completions { ring, failed, reasons } = unsafe { self.completions.get() };
+        let Completions { ring, failed, reasons, .. } = unsafe { self.completions.get() };
         let known = reasons.iter().position(|known| known.to_bytes() == text.as_bytes()).unwrap_or_else(|| {
             reasons.push(CString::new(text).unwrap_or_default());
             reasons.len() - 1
@@ -149,7 +155,17 @@ impl CompletionQueue {
         if count == 0 || self.completions(&mut inside).ring.is_empty() {
             self.endpoints.progress(&mut inside);
         }
-        let ring = &mut self.completions(&mut inside).ring;
+        let taken = self.take_some(&mut inside, count, &mut with);
+        if taken > 0 {
+            drop(inside);
+            return Ok(taken);
+        }
+        self.take_late(inside, count, with)
+    }
+
+    #[inline(always)]
+    fn take_some(&self, inside: &mut Inside<'_>, count: usize, with: &mut impl FnMut(usize, &Completion)) -> usize {
+        let ring = &mut self.completions(inside).ring;
         let mut taken = 0;
         while taken < count
             && let Some(completion) = ring.take()
@@ -157,18 +173,42 @@ impl CompletionQueue {
             with(taken, completion);
             taken += 1;
         }
-        if taken > 0 {
-            drop(inside);
-            return Ok(taken);
-        }
-        self.why_none(inside).map_or(Ok(0), Err)
+        taken
     }
 
-    /// Why a read that has taken nothing could not take more; `None`: it could.
+    /// [`Self::take`] when nothing was found: polls again, and if that finds nothing either, says why.
+    #[cold]
     #[inline(never)]
-    fn why_none(&self, mut inside: Inside<'_>) -> Option<u32> {
+    fn take_late(
+        &self,
+        mut inside: Inside<'_>,
+        count: usize,
+        mut with: impl FnMut(usize, &Completion),
+    ) -> Result<usize> {
+        if count > 0 && self.domain.is_serial() {
+            self.poll_again(&mut inside);
+        }
+        let taken = self.take_some(&mut inside, count, &mut with);
         let ring = &self.completions(&mut inside).ring;
-        if ring.has_failure() { Some(sys::FI_EAVAIL) } else { ring.is_empty().then_some(sys::FI_EAGAIN) }
+        match (taken, ring.is_empty()) {
+            (0, true) => Err(sys::FI_EAGAIN),
+            (0, false) if ring.has_failure() => Err(sys::FI_EAVAIL),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Polls a few times more, until the adapter has a completion. MPICH gives its processor away (`sched_yield`) after a
+    /// read that returns nothing, which takes longer than the next message of an exchange. Each of several reads in vain
+    /// polls half as often as the one before it, so a program that waits for something else soon polls once for a read.
+    fn poll_again(&self, inside: &mut Inside<'_>) {
+        let Completions { ring, polls, taken, .. } = self.completions(inside);
+        if !ring.is_empty() {
+            return;
+        }
+        let is_first = std::mem::replace(taken, ring.taken()) != ring.taken();
+        *polls = if is_first { POLLS } else { *polls / 2 };
+        let times = *polls;
+        _ = (0..times).any(|_| self.endpoints.poll(inside) > 0);
     }
 
     /// Takes the failure whose turn it is.
@@ -185,5 +225,47 @@ impl CompletionQueue {
         let reasons = &self.completions(&mut inside).reasons;
         let known = usize::try_from(number).ok().and_then(|number| reasons.get(number.checked_sub(1)?));
         with(known.map_or(c"no further reason is known", CString::as_c_str))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Fabric;
+
+    fn queue(threading: sys::fi_threading) -> CompletionQueue {
+        CompletionQueue::new(Arc::new(Domain::new(Arc::new(Fabric), threading, None)), None)
+    }
+
+    /// Reads in vain. Returns how often the read has polled again.
+    fn polls(queue: &CompletionQueue) -> u32 {
+        assert_eq!(queue.take(1, |_, _| ()), Err(sys::FI_EAGAIN));
+        queue.completions(&mut queue.domain.enter()).polls
+    }
+
+    fn read_one(queue: &CompletionQueue) {
+        let inside = queue.domain.enter();
+        // SAFETY: D1.
+        unsafe { queue.push(Completion::default()) };
+        drop(inside);
+        assert_eq!(queue.take(1, |_, _| ()), Ok(1));
+    }
+
+    #[test]
+    fn reads_in_vain_poll_again_half_as_often_each_time() {
+        let queue = queue(sys::FI_THREAD_DOMAIN);
+        assert_eq!(polls(&queue), 0, "nothing has come yet");
+        for _ in 0..2 {
+            read_one(&queue);
+            assert_eq!([(); 4].map(|()| polls(&queue)), [POLLS, POLLS / 2, POLLS / 4, POLLS / 8]);
+        }
+        assert_eq!((0..POLLS).map(|_| polls(&queue)).last(), Some(0));
+    }
+
+    #[test]
+    fn no_read_polls_again_while_another_thread_may_wait_to_enter() {
+        let queue = queue(sys::FI_THREAD_SAFE);
+        read_one(&queue);
+        assert_eq!(polls(&queue), 0);
     }
 }

@@ -36,6 +36,11 @@ impl Ring {
         self.taken == self.pushed
     }
 
+    /// Number of entries that were taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     #[inline(always)]
     pub(super) fn push(&mut self, completion: Completion) {
         self.push_entry(Entry { completion, has_failed: false });

@@ -46,6 +46,11 @@ impl Lock {
         Lock { mutex, is_promised: is_serial, is_broken: AtomicBool::default() }
     }
 
+    /// Whether the program has promised to call from one thread at a time.
+    pub(super) fn is_promised(&self) -> bool {
+        self.is_promised
+    }
+
     /// Waits until no other thread is inside, and enters. A thread that is inside must not enter again.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {

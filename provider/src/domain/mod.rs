@@ -66,6 +66,11 @@ impl Domain {
         self.lock.enter()
     }
 
+    /// Whether the program lets one thread at a time call (`FI_THREAD_DOMAIN`), so that none waits to enter.
+    pub(crate) fn is_serial(&self) -> bool {
+        self.lock.is_promised()
+    }
+
     /// Returns the device; the first call opens it.
     pub(crate) fn device(&self) -> Result<Arc<Device>> {
         let mut device = self.device.lock();
