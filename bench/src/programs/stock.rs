@@ -37,6 +37,8 @@ pub(super) fn environment(place: Where, stock: Stock, transport: Transport) -> V
         Family::Mpich => variables.extend([of_mpich, variable("MPIR_CVAR_CH4_NETMOD", "ofi")]),
         Family::Intel => {
             variables.extend([variable("I_MPI_OFI_PROVIDER", name), variable("I_MPI_FABRICS", "ofi")]);
+            // As many polls of libfabric as of shared memory, which it polls although it does not use it.
+            variables.push(variable("I_MPI_SHM_SPIN_RATIO", "1"));
             variables.push(variable("I_MPI_ROOT", &stock.folder.display().to_string()));
             let list = place.processors.map(|pair| pair.map(|processor| processor.to_string()).join(","));
             variables.extend(list.map(|list| variable("I_MPI_PIN_PROCESSOR_LIST", &list)));
@@ -87,7 +89,9 @@ mod tests {
     fn ranks_share_no_memory_and_have_one_transport_on_the_measured_device() {
         for (family, shares_none) in [
             (Family::Mpich, |_| "MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi".to_owned()),
-            (Family::Intel, |name| format!("I_MPI_OFI_PROVIDER={name} I_MPI_FABRICS=ofi I_MPI_ROOT=/t/stock")),
+            (Family::Intel, |name| {
+                format!("I_MPI_OFI_PROVIDER={name} I_MPI_FABRICS=ofi I_MPI_SHM_SPIN_RATIO=1 I_MPI_ROOT=/t/stock")
+            }),
         ] as [(Family, fn(&str) -> String); 2]
         {
             let place = stock_place(family);
