@@ -13,6 +13,8 @@ use crate::test::Test;
 use anyhow::{Result, ensure};
 use hw_tests::openmpi::why_needed;
 use hw_tests::{Job, Outcome};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 use std::{env, fs};
@@ -75,6 +77,19 @@ const MOST: &str = "96";
 /// Programs that mean something only to the tests that start them.
 const OF_OTHER_TESTS: [&str; 5] = ["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
+/// Programs that run on two hosts of two ranks, as the launcher believes: ranks of one host share memory.
+const ON_TWO_HOSTS: [&str; 4] = ["collectives", "pt2pt_flood", "rma_transfer", "traffic"];
+
+/// A remote shell that takes the name of any host for this one's.
+const REMOTE_SHELL: &str = "#!/bin/sh
+while [ \"${1#-}\" != \"$1\" ]; do shift; done
+shift
+exec sh -c \"$*\"
+";
+
+/// Option of `ibex run`: the adapter carries messages within a host, too.
+const BY_THE_ADAPTER: &str = "--no-shared-memory";
+
 /// Intel MPI's own benchmarks, each with the number of tables that it prints on 4 ranks. They check no data.
 const OF_INTEL: [(&str, usize); 2] = [("IMB-MPI1", 19), ("IMB-RMA", 22)];
 
@@ -108,6 +123,12 @@ pub(crate) fn tests() -> Vec<Test> {
         }
         let name = format!("a stock {} accumulates by libfabric's atomics", stock.0).to_lowercase();
         tests.push(Test::on_emulated(name, move |site| accumulates(site, stock)));
+        for program in ON_TWO_HOSTS {
+            let name =
+                format!("a stock {} runs {program} by shared memory within hosts, by ibex between them", stock.0);
+            let between = move |site: &mut Site| runs_on_two_hosts(site, stock, program);
+            tests.push(Test::on_emulated(name.to_lowercase(), between).device_independent());
+        }
     }
     for (program, tables) in OF_INTEL {
         let name = format!("a stock intel mpi runs its {program} by ibex run on 4 ranks");
@@ -180,7 +201,7 @@ pub(crate) fn job(
     };
     let ibex = command()?;
     let (mpiexec, program) = (format!("{folder}/bin/mpiexec"), format!("{folder}/{}", words[0]));
-    let launcher = [&ibex, "run", "--verbose", "--no-shared-memory", "--", &mpiexec];
+    let launcher = [&ibex, "run", "--verbose", BY_THE_ADAPTER, "--", &mpiexec];
     let own = [&[ibex.as_str()], inside].concat();
     let inside = if inside.is_empty() { &[][..] } else { &own };
     let command = [inside, &launcher, options, oversubscribed, &[&program], &words[1..]].concat();
@@ -199,6 +220,21 @@ fn runs(site: &mut Site, stock: Stock, ranks: usize, program: &'static str, argu
         Some(outcome) => Launch::new(program, ranks).judge(site, outcome),
         None => Ok(()),
     }
+}
+
+fn runs_on_two_hosts(site: &mut Site, stock: Stock, program: &'static str) -> Result<()> {
+    let place = a_place()?;
+    let shell = place.file("shell");
+    fs::write(&shell, REMOTE_SHELL)?;
+    fs::set_permissions(&shell, Permissions::from_mode(0o755))?;
+    let [kind, path] =
+        if stock.0 == INTEL.0 { ["-bootstrap", "-bootstrap-exec"] } else { ["-launcher", "-launcher-exec"] };
+    let shell = shell.display().to_string();
+    let options = [kind, "ssh", path, &shell, "-hosts", "first,second", "-ppn", "2", "-n", "4"];
+    let Some(mut job) = job(site, &[], stock, &options, &[&format!("programs/{program}")])? else { return Ok(()) };
+    job.argv.retain(|word| word != BY_THE_ADAPTER);
+    let outcome = watched(site, &job)?;
+    Launch::new(program, 4).judge(site, outcome)
 }
 
 /// The trace of the provider shows that the MPI used libfabric's atomics.
