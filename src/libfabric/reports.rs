@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! An endpoint gets its reports when it is enabled. Called by `calls`, `lost.rs`, and the host's one-sided operations.
+//! The provider makes a [`Reports`] when a program enables an endpoint. Called by `calls`, `lost.rs`, and the host's one-sided operations.
 //! Grade: hot. Threads: the one that has entered the endpoint. Tests: `simulation`, `hw-tests`.
 
 use std::sync::Arc;

@@ -15,11 +15,11 @@ const PROFILE: &str = "simulation";
 /// How many seeds the command runs unless the user names a number.
 const SEEDS: u64 = 20_000;
 
-/// How many seeds the quick tier runs, as the workspace is built for development: of MPI, of libfabric, and of libfabric
+/// Number of seeds of the quick tier, which runs a build without optimisation: of MPI, of libfabric, and of libfabric
 /// with lost peers.
 const QUICK: [u64; 3] = [1_500, 1_500, 500];
 
-/// How many seeds `--all` runs, with optimisation.
+/// Number of seeds of `--all`, which runs a build with optimisation.
 const ALL: [u64; 3] = [20_000, 20_000, 10_000];
 
 #[derive(clap::Args)]
@@ -71,13 +71,12 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the commands that run the programs of the quick tier, by what was built in `folder`: of MPI, of libfabric,
-/// and of libfabric with lost peers.
+/// Returns the commands of the quick tier: they run the simulation that was built in `folder`.
 pub(crate) fn of_quick_tests(folder: &Path) -> [Command; 3] {
     with_seeds(QUICK, || Command::new(folder.join("ibex-simulate")))
 }
 
-/// Returns the commands that build the simulation, and run the programs of `--all`.
+/// Returns the commands of `--all`: they build the simulation with optimisation, and run it.
 pub(crate) fn of_all_tests(workspace: &Workspace) -> [Command; 3] {
     with_seeds(ALL, || {
         let mut simulate = cargo(workspace.root());

@@ -77,18 +77,19 @@ const MOST: &str = "96";
 /// Programs that mean something only to the tests that start them.
 const OF_OTHER_TESTS: [&str; 5] = ["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
-/// Programs that run on two hosts of two ranks, as the launcher believes: ranks of one host share memory.
+/// Programs that the launcher starts on two hosts, of two ranks each. Both are this one, under two names; ranks with one
+/// name share memory.
 const ON_TWO_HOSTS: [&str; 4] = ["collectives", "pt2pt_flood", "rma_transfer", "traffic"];
 
-/// A remote shell that takes the name of any host for this one's.
+/// A remote shell that runs each command on this host, whatever host the launcher names.
 const REMOTE_SHELL: &str = "#!/bin/sh
 while [ \"${1#-}\" != \"$1\" ]; do shift; done
 shift
 exec sh -c \"$*\"
 ";
 
-/// Option of `ibex run`: the adapter carries messages within a host, too.
-const BY_THE_ADAPTER: &str = "--no-shared-memory";
+/// Options of `ibex run`: the adapter carries messages within a host, too.
+pub(crate) const BY_THE_ADAPTER: &[&str] = &["--no-shared-memory"];
 
 /// Intel MPI's own benchmarks, each with the number of tables that it prints on 4 ranks. They check no data.
 const OF_INTEL: [(&str, usize); 2] = [("IMB-MPI1", 19), ("IMB-RMA", 22)];
@@ -175,7 +176,7 @@ pub(crate) fn started_inside(
     ranks: usize,
     words: &[&str],
 ) -> Result<Option<Outcome>> {
-    let job = job(site, inside, stock, &["-n", &ranks.to_string()], words)?;
+    let job = job(site, (inside, BY_THE_ADAPTER), stock, &["-n", &ranks.to_string()], words)?;
     job.map(|job| watched(site, &job)).transpose()
 }
 
@@ -186,10 +187,11 @@ fn watched(site: &mut Site, job: &Job) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A job of a command of an MPI's folder, by `ibex run`, with options of the launcher.
+/// A job of a command of an MPI's folder, by `ibex run` with options `run`, with options of the launcher. `inside`: as
+/// for [`started_inside`].
 pub(crate) fn job(
     site: &mut Site,
-    inside: &[&str],
+    (inside, run): (&[&str], &[&str]),
     stock: Stock,
     options: &[&str],
     words: &[&str],
@@ -201,7 +203,7 @@ pub(crate) fn job(
     };
     let ibex = command()?;
     let (mpiexec, program) = (format!("{folder}/bin/mpiexec"), format!("{folder}/{}", words[0]));
-    let launcher = [&ibex, "run", "--verbose", BY_THE_ADAPTER, "--", &mpiexec];
+    let launcher = [&[&ibex, "run", "--verbose"], run, &["--", &mpiexec]].concat();
     let own = [&[ibex.as_str()], inside].concat();
     let inside = if inside.is_empty() { &[][..] } else { &own };
     let command = [inside, &launcher, options, oversubscribed, &[&program], &words[1..]].concat();
@@ -231,8 +233,8 @@ fn runs_on_two_hosts(site: &mut Site, stock: Stock, program: &'static str) -> Re
         if stock.0 == INTEL.0 { ["-bootstrap", "-bootstrap-exec"] } else { ["-launcher", "-launcher-exec"] };
     let shell = shell.display().to_string();
     let options = [kind, "ssh", path, &shell, "-hosts", "first,second", "-ppn", "2", "-n", "4"];
-    let Some(mut job) = job(site, &[], stock, &options, &[&format!("programs/{program}")])? else { return Ok(()) };
-    job.argv.retain(|word| word != BY_THE_ADAPTER);
+    let words = [&*format!("programs/{program}")];
+    let Some(job) = job(site, (&[], &[]), stock, &options, &words)? else { return Ok(()) };
     let outcome = watched(site, &job)?;
     Launch::new(program, 4).judge(site, outcome)
 }
@@ -257,7 +259,7 @@ const BESIDE_ITS_LIBRARY: &str = "LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:$0\" exec \
 
 fn measures(site: &mut Site, program: &str, tables: usize) -> Result<()> {
     let words = [&format!("bin/{program}"), "-npmin", "4", "-iter", "5", "-msgsize", "0,8,4096,65536,1048576"];
-    let Some(mut job) = job(site, &[], INTEL, &["-n", "4"], &words)? else { return Ok(()) };
+    let Some(mut job) = job(site, (&[], BY_THE_ADAPTER), INTEL, &["-n", "4"], &words)? else { return Ok(()) };
     let library = format!("{}/lib", env::var(INTEL.1)?);
     job.argv = ["sh", "-c", BESIDE_ITS_LIBRARY, &library].map(str::to_owned).into_iter().chain(job.argv).collect();
     let outcome = watched(site, &job)?.checked()?;

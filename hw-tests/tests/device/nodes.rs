@@ -3,7 +3,7 @@
 //! packets, or filters datagrams; and a node that falls silent. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
-use crate::mpis::{MPICH, job};
+use crate::mpis::{BY_THE_ADAPTER, MPICH, job};
 use crate::provider::installed;
 use crate::site::Site;
 use crate::test::Test;
@@ -74,7 +74,9 @@ fn by_mpich(site: &mut Site, program: &'static str, ranks: usize) -> Result<()> 
     let count = ranks.to_string();
     let options =
         ["-launcher", "rsh", "-launcher-exec", "/run/fabric/rsh", "-hosts", &hosts, "-ppn", "1", "-n", &count];
-    let Some(job) = job(site, &[], MPICH, &options, &[&format!("programs/{program}")])? else { return Ok(()) };
+    let Some(job) = job(site, (&[], BY_THE_ADAPTER), MPICH, &options, &[&format!("programs/{program}")])? else {
+        return Ok(());
+    };
     let outcome = site.fabric(2)?.run(&job)?;
     Launch::new(program, ranks).judge(site, outcome)
 }

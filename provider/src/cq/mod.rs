@@ -33,13 +33,13 @@ struct Failed {
     reason: usize,
 }
 
-/// How often a read that finds nothing polls again, unless the read before it has found nothing, too.
+/// Most further polls of a read that finds nothing, if the program has taken a completion since the last such read.
 const POLLS: u32 = 32;
 
 #[derive(Default)]
 struct Completions {
     ring: Ring,
-    /// Of the last read that found nothing: how often it polled again, and the completions that were taken before it.
+    /// Of the last read that found nothing: its further polls, and the number of completions taken before it.
     polls: u32,
     taken: u64,
     /// Of the failures in the ring, in their order.
@@ -176,7 +176,7 @@ impl CompletionQueue {
         taken
     }
 
-    /// [`Self::take`] when nothing was found: polls again, and if that finds nothing either, says why.
+    /// Ends [`Self::take`] when the first poll has found nothing: polls again, and returns an error if that finds nothing.
     #[cold]
     #[inline(never)]
     fn take_late(
@@ -237,7 +237,7 @@ mod tests {
         CompletionQueue::new(Arc::new(Domain::new(Arc::new(Fabric), threading, None)), None)
     }
 
-    /// Reads in vain. Returns how often the read has polled again.
+    /// Reads an empty queue. Returns the number of further polls.
     fn polls(queue: &CompletionQueue) -> u32 {
         assert_eq!(queue.take(1, |_, _| ()), Err(sys::FI_EAGAIN));
         queue.completions(&mut queue.domain.enter()).polls
