@@ -27,7 +27,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-enum { LONG = 2 << 20, HALF = LONG / 2, PAGE = 4096, BEFORE = 2 * PAGE, ROUNDS = 6, MANY = 48 };
+enum { LONG = 2 << 20, HALF = LONG / 2, PAGE = 4096, BEFORE = 2 * PAGE, ROUNDS = 6, MANY = 48, ROOM = 1 << 20 };
 
 enum way {
     HEAP, UNMAPPED, HALVED, MOVED, SHRUNK, REPLACED, COVERED, DETACHED, COVERED_BY_SEGMENT, DISCARDED, FREED, PUNCHED, UNLOCKED,
@@ -262,6 +262,15 @@ static void warm_up(struct side *from, struct side *to) {
     munmap(in, LONG);
 }
 
+// Leaves room in the heap below all buffers for what the provider allocates while it transfers. Above them, a small
+// block that `free` keeps for the next of its size would keep the heap from shrinking.
+static void make_room(void) {
+    mallopt(M_MMAP_THRESHOLD, 2 * ROOM);
+    void *room = malloc(ROOM), *fence = malloc(ROOM);
+    CHECK(room && fence ? 0 : -FI_ENOMEM);
+    free(room);
+}
+
 static void rounds_of(enum way way) {
     struct side from = opened(), to = opened();
     unsigned char *out = NULL, *in = NULL, *out_before, *in_before;
@@ -298,6 +307,7 @@ static void many(void) {
 }
 
 int main(int argc, char **argv) {
+    make_room();
     struct fi_info *hints = fi_allocinfo();
     struct fi_av_attr of_vector = {.type = FI_AV_TABLE};
     hints->ep_attr->type = FI_EP_RDM;
