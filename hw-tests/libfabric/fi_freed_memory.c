@@ -254,7 +254,9 @@ static bool is_possible(enum way way) {
     return is;
 }
 
-// Keeps what is allocated for the first long message from lying behind the buffers in the heap.
+// Passes a message before the rounds, in memory that goes too. The provider counts memory that is gone when it next
+// registers other memory. Nothing is registered after the last round, so its buffers are not counted; those of this
+// message are.
 static void warm_up(struct side *from, struct side *to) {
     unsigned char *out = taken(UNMAPPED, NULL), *in = taken(UNMAPPED, NULL);
     message(from, to, out, in, false);
@@ -262,8 +264,8 @@ static void warm_up(struct side *from, struct side *to) {
     munmap(in, LONG);
 }
 
-// Leaves room in the heap below all buffers for what the provider allocates while it transfers. Above them, a small
-// block that `free` keeps for the next of its size would keep the heap from shrinking.
+// Leaves room low in the heap for what the provider allocates during transfers. A small block above the buffers would
+// keep the heap from shrinking, even once it is freed: `free` keeps it for the next allocation of its size.
 static void make_room(void) {
     mallopt(M_MMAP_THRESHOLD, 2 * ROOM);
     void *room = malloc(ROOM), *fence = malloc(ROOM);

@@ -77,7 +77,7 @@ fn symbols_that_another_series_lacks_are_weak_so_that_the_library_loads_there_an
 #[test]
 fn ibex_refuses_a_parameter_out_of_bounds_and_the_job_goes_on() {
     let place = Place::new("bounds");
-    // A header, which the least limit has to hold, is longer with Open MPI 5.
+    // The least eager limit has room for a header, and headers are longer with Open MPI 5.
     let is_5 = place.run(&["mpirun", "--version"]).1.contains("(Open MPI) 5");
     let eager_limits = if is_5 { "80 to 32768" } else { "64 to 32768" };
     for (name, value, range) in [

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an endpoint reports the end of its operations: completion queues, and counters.
 //!
-//! The provider makes a [`Reports`] when a program enables an endpoint. Called by `calls`, `lost.rs`, and the host's one-sided operations.
-//! Grade: hot. Threads: the one that has entered the endpoint. Tests: `simulation`, `hw-tests`.
+//! The provider makes a [`Reports`] when a program enables an endpoint. Called by `calls`, `lost.rs`, and the host's
+//! one-sided operations. Grade: hot. Threads: the one that has entered the endpoint. Tests: `simulation`, `hw-tests`.
 
 use std::sync::Arc;
 

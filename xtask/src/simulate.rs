@@ -15,11 +15,11 @@ const PROFILE: &str = "simulation";
 /// How many seeds the command runs unless the user names a number.
 const SEEDS: u64 = 20_000;
 
-/// Number of seeds of the quick tier, which runs a build without optimisation: of MPI, of libfabric, and of libfabric
+/// How many seeds the quick tier simulates, in a build without optimisation: for MPI, for libfabric, and for libfabric
 /// with lost peers.
 const QUICK: [u64; 3] = [1_500, 1_500, 500];
 
-/// Number of seeds of `--all`, which runs a build with optimisation.
+/// How many seeds `--all` simulates, in an optimised build. Same order as [`QUICK`].
 const ALL: [u64; 3] = [20_000, 20_000, 10_000];
 
 #[derive(clap::Args)]

@@ -37,7 +37,7 @@ pub(super) fn environment(place: Where, stock: Stock, transport: Transport) -> V
         Family::Mpich => variables.extend([of_mpich, variable("MPIR_CVAR_CH4_NETMOD", "ofi")]),
         Family::Intel => {
             variables.extend([variable("I_MPI_OFI_PROVIDER", name), variable("I_MPI_FABRICS", "ofi")]);
-            // Intel MPI polls shared memory even if no rank uses it: one such poll for each poll of libfabric.
+            // Intel MPI polls shared memory even if no rank uses it. At 1, it does so once per poll of libfabric.
             variables.push(variable("I_MPI_SHM_SPIN_RATIO", "1"));
             variables.push(variable("I_MPI_ROOT", &stock.folder.display().to_string()));
             let list = place.processors.map(|pair| pair.map(|processor| processor.to_string()).join(","));

@@ -77,18 +77,18 @@ const MOST: &str = "96";
 /// Programs that mean something only to the tests that start them.
 const OF_OTHER_TESTS: [&str; 5] = ["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
-/// Programs that the launcher starts on two hosts, of two ranks each. Both are this one, under two names; ranks with one
-/// name share memory.
+/// Programs that the launcher starts with two ranks on each of two hosts. Both host names stand for this machine. Ranks
+/// on the same host share memory.
 const ON_TWO_HOSTS: [&str; 4] = ["collectives", "pt2pt_flood", "rma_transfer", "traffic"];
 
-/// A remote shell that runs each command on this host, whatever host the launcher names.
+/// A stand-in for the launcher's remote shell: it ignores the host name and runs the command on this machine.
 const REMOTE_SHELL: &str = "#!/bin/sh
 while [ \"${1#-}\" != \"$1\" ]; do shift; done
 shift
 exec sh -c \"$*\"
 ";
 
-/// Options of `ibex run`: the adapter carries messages within a host, too.
+/// Options of `ibex run` with which the adapter also carries messages between ranks of the same host.
 pub(crate) const BY_THE_ADAPTER: &[&str] = &["--no-shared-memory"];
 
 /// Intel MPI's own benchmarks, each with the number of tables that it prints on 4 ranks. They check no data.
@@ -187,8 +187,9 @@ fn watched(site: &mut Site, job: &Job) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A job of a command of an MPI's folder, by `ibex run` with options `run`, with options of the launcher. `inside`: as
-/// for [`started_inside`].
+/// Makes a job that runs `words[0]`, a program in the MPI's folder, with the arguments that follow: `ibex run`, with
+/// options `run`, starts the MPI's `mpiexec`, with `options`. If `inside` is not empty, `ibex` with these arguments
+/// starts `ibex run`. `None`: the MPI is not installed.
 pub(crate) fn job(
     site: &mut Site,
     (inside, run): (&[&str], &[&str]),

@@ -33,14 +33,16 @@ struct Failed {
     reason: usize,
 }
 
-/// Most further polls of a read that finds nothing, if the program has taken a completion since the last such read.
+/// How often a read that finds no completion polls again at most, if the program has read a completion since the last
+/// such read.
 const POLLS: u32 = 32;
 
 #[derive(Default)]
 struct Completions {
     ring: Ring,
-    /// Of the last read that found nothing: its further polls, and the number of completions taken before it.
+    /// How often the last read that found no completion polled again at most.
     polls: u32,
+    /// Number of completions that the program had read before that.
     taken: u64,
     /// Of the failures in the ring, in their order.
     failed: VecDeque<Failed>,
@@ -176,7 +178,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Ends [`Self::take`] when the first poll has found nothing: polls again, and returns an error if that finds nothing.
+    /// Continues [`Self::take`] when the first poll has found no completion: polls again, and takes what has come.
+    /// Errors: `FI_EAGAIN` if nothing has, `FI_EAVAIL` if the oldest entry is a failure.
     #[cold]
     #[inline(never)]
     fn take_late(
@@ -197,9 +200,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Polls a few times more, until the adapter has a completion. MPICH gives its processor away (`sched_yield`) after a
-    /// read that returns nothing, which takes longer than the next message of an exchange. Each of several reads in vain
-    /// polls half as often as the one before it, so a program that waits for something else soon polls once for a read.
+    /// Polls again until the adapter has a completion, a few times at most. MPICH yields its processor (`sched_yield`)
+    /// after a read that returns nothing, and yielding takes longer than the next message of a ping-pong. Of several
+    /// such reads, each polls half as often as the one before it, so a program that waits for something else soon polls
+    /// once for each read.
     fn poll_again(&self, inside: &mut Inside<'_>) {
         let Completions { ring, polls, taken, .. } = self.completions(inside);
         if !ring.is_empty() {
@@ -237,7 +241,7 @@ mod tests {
         CompletionQueue::new(Arc::new(Domain::new(Arc::new(Fabric), threading, None)), None)
     }
 
-    /// Reads an empty queue. Returns the number of further polls.
+    /// Reads a queue that is empty. Returns how often the read may have polled again.
     fn polls(queue: &CompletionQueue) -> u32 {
         assert_eq!(queue.take(1, |_, _| ()), Err(sys::FI_EAGAIN));
         queue.completions(&mut queue.domain.enter()).polls

@@ -21,7 +21,7 @@ use crate::{log, sys};
 pub(crate) struct Lock {
     /// `None`: the program has promised to call from one thread at a time, and nobody checks it.
     mutex: Option<Mutex<()>>,
-    /// Whether the program has promised to call from one thread at a time. A lock then only checks the promise.
+    /// Whether the program has promised to call from one thread at a time. If there is a mutex, it only checks that.
     is_promised: bool,
     /// Whether a thread had to wait nevertheless.
     is_broken: AtomicBool,

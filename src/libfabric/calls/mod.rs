@@ -103,7 +103,7 @@ impl<E: Environment> State<E> {
             self.requests.copy_data(send);
         }
         if route.bits() != OURSELVES && shared.enter_port(0).is_some_and(|mut port| !port.is_ready(route.to())) {
-            // A program that only sends never polls, so this call makes the progress that a connection needs.
+            // A program that only sends may read no completion queue, so the send itself helps its connection along.
             self.progress(shared);
         }
         self.leave(shared);
